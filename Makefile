@@ -1,0 +1,43 @@
+# `make help` lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help chat test lint lock clean
+
+help:  ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+# A stamp per lock file: an unchanged lock costs no pip run.
+$(VENV)/run.stamp: requirements/run.lock pyproject.toml
+	@$(PYTHON) scripts/check_python.py
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing Threadwise (first time only, about 450 MB) ..." >&2
+	@$(BIN)/pip install --quiet --no-deps --require-hashes -r requirements/run.lock
+	@$(BIN)/pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/dev.stamp: requirements/dev.lock $(VENV)/run.stamp
+	@$(BIN)/pip install --quiet --no-deps --require-hashes -r requirements/dev.lock
+	@touch $@
+
+chat: $(VENV)/run.stamp  ## Ask the project's own guide, on the embedded model; questions can be piped in
+	@$(BIN)/threadwise ingest --if-changed docs
+	@$(BIN)/threadwise chat
+
+test: $(VENV)/dev.stamp  ## Install and run every test
+	@$(BIN)/python -m pytest
+
+lint: $(VENV)/dev.stamp  ## Formatter, linter, types, import rules
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+lock:  ## Pin every dependency again, by hash (needs uv)
+	sh scripts/lock.sh
+
+clean:  ## Remove what was installed and built; data stays
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,63 @@
+"""Prometheus metrics: every name and every label value in one file.
+
+Labels come from the enumerations below, never from text that somebody typed, so that the number of
+series is fixed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import Counter, Histogram
+
+SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 180.0)
+
+REWRITER_REQUESTS = Counter(
+    "rag_rewriter_requests_total",
+    "Turns by what became of the query rewrite: skipped, rewritten, rejected, error, shed.",
+    ["status"],
+)
+STAGE_FALLBACKS = Counter(
+    "rag_stage_fallbacks_total",
+    "Stages that fell back, by stage (rewrite, retrieve, generate, summarize) and kind of reason.",
+    ["stage", "reason"],
+)
+STAGE_SECONDS = Histogram(
+    "rag_stage_seconds",
+    "Seconds by stage of a turn, first_token and total among them.",
+    ["stage"],
+    buckets=SECONDS,
+)
+TURNS = Counter(
+    "rag_turns_total",
+    "Finished turns, by outcome: answered, nothing_found, degraded, cut, failed.",
+    ["outcome"],
+)
+RETRIEVED_PASSAGES = Histogram(
+    "rag_retrieved_passages", "Passages given to the generator, a turn.", buckets=(0, 1, 2, 3, 4, 5, 6, 8, 10)
+)
+MODEL_CALLS = Counter(
+    "rag_model_calls_total",
+    "Calls to the chat model, by purpose and result: ok, cancelled, or the class of error.",
+    ["purpose", "result"],
+)
+PROMPT_TOKENS = Counter(
+    "rag_prompt_tokens_total", "Prompt tokens as the endpoint counted them, by purpose.", ["purpose"]
+)
+CACHED_TOKENS = Counter(
+    "rag_cached_prompt_tokens_total",
+    "Prompt tokens found in the endpoint's prefix cache, by purpose.",
+    ["purpose"],
+)
+SANITIZED = Counter(
+    "rag_sanitized_texts_total", "Texts in which the sanitizer broke something, by surface.", ["surface"]
+)
+TURNS_DROPPED = Counter(
+    "rag_turns_dropped_total", "History turns that the token budget left out of a prompt."
+)
+EMBEDDINGS = Counter("rag_embedded_texts_total", "Texts sent to the embedder.")
+
+for _status in ("skipped", "rewritten", "rejected", "error", "shed"):
+    REWRITER_REQUESTS.labels(status=_status)
+for _outcome in ("answered", "nothing_found", "degraded", "cut", "failed"):
+    TURNS.labels(outcome=_outcome)

@@ -1,0 +1,192 @@
+"""The values that flow through a turn. All frozen, none of them can act; no I/O here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
+
+PUBLIC_SCOPE = "public"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One completed pair of a conversation, as it was typed and answered (raw, not sanitized)."""
+
+    question: str
+    answer: str
+    author: str = ""
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked now, and what the conversation holds already."""
+
+    text: str
+    """The asker's own words, as typed."""
+    author: str = ""
+    history: tuple[Turn, ...] = ()
+    """Completed pairs, oldest first."""
+    summary: str = ""
+    """Running summary of the turns that fell out of the history; empty if none."""
+    scope: frozenset[str] = frozenset({PUBLIC_SCOPE})
+    """Names of the document scopes that the audience of the reply may see."""
+
+
+class QueryStatus(StrEnum):
+    """What became of the rewrite. Also the label of `rag_rewriter_requests_total`."""
+
+    SKIPPED = "skipped"
+    """First message, or nothing to search for: no model call."""
+    REWRITTEN = "rewritten"
+    REJECTED = "rejected"
+    """The model's reply was not a usable query; the typed words are searched."""
+    FAILED = "error"
+    """The call failed or took too long; the typed words are searched."""
+    SHED = "shed"
+    """Left out under load; the typed words are searched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """The text handed to the retriever."""
+
+    text: str
+    """Empty when nothing is searched (a greeting, thanks)."""
+    status: QueryStatus
+    reason: str = ""
+    """One short phrase for the operator and `/rewrite`, e.g. "several lines"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """A piece of a document, as it was indexed."""
+
+    id: str
+    text: str
+    title: str
+    """Title of the document."""
+    source: str
+    """Path or URL of the document: what a citation links to."""
+    heading: str
+    """Heading path inside the document, "A > B"; empty at its top."""
+    scope: str = PUBLIC_SCOPE
+    score: float = 0.0
+    """Set by whoever ranks: cosine similarity, BM25 or fused weight; higher is better."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hits:
+    """What one query found, by both kinds of search, best first."""
+
+    dense: tuple[Passage, ...] = ()
+    """Scores are cosine similarities, -1 to 1."""
+    keyword: tuple[Passage, ...] = ()
+    """Scores are BM25, above 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retrieval:
+    """Passages for the prompt. "Nothing found" and "could not look" are different values."""
+
+    passages: tuple[Passage, ...] = ()
+    failed: bool = False
+    """True when the documents could not be searched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Degradation:
+    """A stage that fell back, and why, in one short phrase without user text."""
+
+    stage: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens as the endpoint counted them; `cached_tokens` is the share of the prompt it had already."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message of a model request. `role` is "system", "user" or "assistant"."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest:
+    """One call to the chat model."""
+
+    messages: tuple[Message, ...]
+    max_tokens: int
+    temperature: float = 0.0
+    stop: tuple[str, ...] = ()
+    purpose: str = "generate"
+    """"generate", "rewrite" or "summarize": a metrics label, and the choice of slot and deadlines."""
+
+
+class FinishReason(StrEnum):
+    STOP = "stop"
+    LENGTH = "length"
+    """Cut at `max_tokens`."""
+    FILTERED = "content_filter"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """A piece of a streamed reply. The last one has `finish` set; a stream without it was cut."""
+
+    text: str = ""
+    finish: FinishReason | None = None
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Citation:
+    """A source the answer points to: `[number]` in its text."""
+
+    number: int
+    title: str
+    source: str
+    heading: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What of the conversation reached the generator's prompt."""
+
+    turns: int = 0
+    turns_dropped: int = 0
+    passages: int = 0
+    passages_dropped: int = 0
+    prompt_tokens: int = 0
+    """Our own estimate."""
+    budget: int = 0
+    """Tokens the prompt may have: context less room for the answer and a margin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The outcome of a turn."""
+
+    text: str
+    """What may be shown: cleaned, with `[n]` markers that all have a citation."""
+    query: Query
+    passages: tuple[Passage, ...] = ()
+    citations: tuple[Citation, ...] = ()
+    degraded: tuple[Degradation, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    timings: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """Seconds by stage: rewrite, retrieve, generate, first_token, total."""
+    kept: Kept = field(default_factory=Kept)
+    complete: bool = True
+    """False when the text was cut off, or is a stand-in for an answer; such a turn is no history."""
