@@ -64,6 +64,9 @@ class ModelError(ThreadwiseError):
 class ModelUnavailable(ModelError):
     """The model is not reachable."""
 
+    retry_after: float | None = None
+    """Seconds after which the endpoint wants to be asked again, if it said so."""
+
 
 class ModelTimeout(ModelError):
     """The model took too long."""

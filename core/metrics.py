@@ -38,7 +38,7 @@ RETRIEVED_PASSAGES = Histogram(
 )
 MODEL_CALLS = Counter(
     "rag_model_calls_total",
-    "Calls to the chat model, by purpose and result: ok, cancelled, or the class of error.",
+    "Calls to the chat model, by purpose and result: ok, cancelled, the class of error, or bug.",
     ["purpose", "result"],
 )
 PROMPT_TOKENS = Counter(
@@ -52,9 +52,7 @@ CACHED_TOKENS = Counter(
 SANITIZED = Counter(
     "rag_sanitized_texts_total", "Texts in which the sanitizer broke something, by surface.", ["surface"]
 )
-TURNS_DROPPED = Counter(
-    "rag_turns_dropped_total", "History turns that the token budget left out of a prompt."
-)
+TURNS_DROPPED = Counter("rag_turns_dropped_total", "History turns that the token budget left out of a prompt.")
 EMBEDDINGS = Counter("rag_embedded_texts_total", "Texts sent to the embedder.")
 
 for _status in ("skipped", "rewritten", "rejected", "error", "shed"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
 from core.types import ChatRequest, Delta, Hits
@@ -11,10 +11,10 @@ from core.types import ChatRequest, Delta, Hits
 class ChatModel(Protocol):
     """A chat model behind an endpoint."""
 
-    def stream(self, request: ChatRequest) -> AsyncIterator[Delta]:
+    def stream(self, request: ChatRequest) -> AsyncGenerator[Delta, None]:
         """Yields pieces until one has `finish` set.
 
-        Raises `ModelError` (or a subclass) on any failure. Closing the iterator aborts the call.
+        Raises `ModelError` (or a subclass) on any failure. Closing the generator aborts the call.
         """
         ...
 

@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Final
 
-PUBLIC_SCOPE = "public"
+PUBLIC_SCOPE: Final = "public"
+NOT_IN_DOCUMENTS: Final = "I could not find this in the documents."
+"""What is said, by the model and by us, when no passage answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +32,9 @@ class Question:
     """The asker's own words, as typed."""
     author: str = ""
     history: tuple[Turn, ...] = ()
-    """Completed pairs, oldest first."""
+    """The newest completed pairs, oldest first."""
+    turns_before: int = 0
+    """How many completed pairs of the conversation are older than `history`."""
     summary: str = ""
     """Running summary of the turns that fell out of the history; empty if none."""
     scope: frozenset[str] = frozenset({PUBLIC_SCOPE})
@@ -189,4 +194,11 @@ class Answer:
     """Seconds by stage: rewrite, retrieve, generate, first_token, total."""
     kept: Kept = field(default_factory=Kept)
     complete: bool = True
-    """False when the text was cut off, or is a stand-in for an answer; such a turn is no history."""
+    """False when the text was cut off or is a stand-in; such a turn is no history."""
+    stand_in: bool = False
+    """True when no answer could be made, and the text says so in our own words."""
+
+    @property
+    def says_nothing_found(self) -> bool:
+        """Whether the text says that the documents do not tell."""
+        return self.text.startswith(NOT_IN_DOCUMENTS)

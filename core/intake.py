@@ -1,0 +1,66 @@
+"""What comes into a turn from outside, made safe for prompts: the sanitizer at every boundary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from core import smalltalk
+from core.metrics import SANITIZED
+from core.sanitize import assembled, label, prompt
+from core.types import ChatRequest, Passage, Question, Turn
+
+MAX_QUESTION_CHARS: Final = 4_000
+"""Of a longer message the model sees this much, and the answer says so."""
+
+
+def clean_question(question: Question) -> tuple[Question, bool]:
+    """`question` with all its texts sanitized, and whether the typed words had to be cut.
+
+    Turns without an answer and small talk are no history.
+    """
+    text = _counted("question", prompt, question.text).strip()
+    history = tuple(
+        Turn(
+            question=_counted("history", prompt, turn.question),
+            answer=_counted("history", prompt, turn.answer),
+            author=label(turn.author),
+            at=turn.at,
+        )
+        for turn in question.history
+        if turn.answer.strip() and smalltalk.reply_to(turn.question) is None
+    )
+    cleaned = replace(
+        question,
+        text=text[:MAX_QUESTION_CHARS],
+        author=label(question.author),
+        history=history,
+        summary=_counted("summary", prompt, question.summary),
+    )
+    return cleaned, len(text) > MAX_QUESTION_CHARS
+
+
+def clean_passage(passage: Passage) -> Passage:
+    """`passage` with its text, title and heading path sanitized."""
+    return replace(
+        passage,
+        text=_counted("passage", prompt, passage.text),
+        title=label(passage.title),
+        heading=prompt(" ".join(passage.heading.split())),
+    )
+
+
+def clean_request(request: ChatRequest) -> ChatRequest:
+    """The last look at an assembled prompt: joining clean pieces can make a token that none of them held."""
+    messages = tuple(
+        replace(message, content=_counted("assembled", assembled, message.content)) for message in request.messages
+    )
+    return replace(request, messages=messages)
+
+
+def _counted(surface: str, sanitize: Callable[[str], str], text: str) -> str:
+    cleaned = sanitize(text)
+    if cleaned != text:
+        SANITIZED.labels(surface=surface).inc()
+    return cleaned

@@ -1,0 +1,85 @@
+"""How a turn ends: with an answer, or with words of our own in its place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from core.clock import Clock
+from core.fail_open import record
+from core.generate import Generated
+from core.metrics import STAGE_SECONDS, TURNS
+from core.output import Hygiene
+from core.types import Answer, Degradation, FinishReason, Kept, Passage, Query
+
+EXCERPT_CHARS: Final = 300
+"""Of each passage that stands in for an answer."""
+MAX_STAND_INS: Final = 3
+
+SEARCH_FAILED: Final = (
+    "The documents could not be searched just now, so I cannot answer from them. Please ask again in a minute."
+)
+MODEL_DOWN: Final = "The model is not available right now. These passages fit your question best:"
+MODEL_DOWN_NOTHING: Final = "The model is not available right now. Please ask again in a minute."
+NO_ANSWER: Final = "I have no answer to that. Please ask it in other words."
+NOTHING_ASKED: Final = "Ask me something about the documents."
+
+Marks = tuple[Degradation, ...]
+
+
+def stand_in(text: str, query: Query, clock: Clock, degraded: Marks = ()) -> Answer:
+    """A sentence of ours where no answer could be made."""
+    return Answer(text=text, query=query, degraded=degraded, timings=clock.timings(), complete=False, stand_in=True)
+
+
+def passages_instead(asked: str, query: Query, passages: tuple[Passage, ...], degraded: Marks, clock: Clock) -> Answer:
+    """The best passages, labelled and linked, where the model failed before it said anything."""
+    if not passages:
+        return stand_in(MODEL_DOWN_NOTHING, query, clock, degraded)
+    best = passages[:MAX_STAND_INS]
+    hygiene = Hygiene(passages=best, question=asked)
+    quotes = [f"> {_excerpt(passage.text)} [{number}]" for number, passage in enumerate(best, 1)]
+    text = hygiene.visible("\n\n".join([MODEL_DOWN, *quotes]), final=True)
+    answer = stand_in(text, query, clock, degraded)
+    return replace(answer, passages=best, citations=hygiene.citations(text))
+
+
+def finished(made: Generated, query: Query, hygiene: Hygiene, degraded: Marks, kept: Kept, clock: Clock) -> Answer:
+    """What the model said, whole or cut off."""
+    if made.error is not None:
+        degraded = (*degraded, record("generate", made.error))
+    elif made.finish in (FinishReason.LENGTH, FinishReason.FILTERED):
+        degraded = (*degraded, Degradation(stage="generate", reason=made.finish.value))
+    return Answer(
+        text=made.text or NO_ANSWER,
+        query=query,
+        passages=hygiene.passages,
+        citations=hygiene.citations(made.text),
+        degraded=degraded,
+        usage=made.usage,
+        timings=clock.timings(made.first_token_seconds),
+        kept=kept,
+        complete=bool(made.text) and made.error is None,
+        stand_in=not made.text,
+    )
+
+
+def count(answer: Answer) -> Answer:
+    """`answer`, counted by its outcome."""
+    for stage, seconds in answer.timings.items():
+        STAGE_SECONDS.labels(stage=stage).observe(seconds)
+    if answer.stand_in:
+        outcome = "failed"
+    elif not answer.complete:
+        outcome = "cut"
+    elif answer.degraded:
+        outcome = "degraded"
+    else:
+        outcome = "nothing_found" if answer.says_nothing_found else "answered"
+    TURNS.labels(outcome=outcome).inc()
+    return answer
+
+
+def _excerpt(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= EXCERPT_CHARS else line[:EXCERPT_CHARS].rsplit(" ", 1)[0] + " …"

@@ -1,0 +1,218 @@
+"""What a model says becomes what may be shown.
+
+`Hygiene.visible` is a pure function of the raw text so far. While a reply is streaming it holds back
+whatever might still turn out to be a turn marker, hidden reasoning, a link or a citation, so nothing
+of these is shown even in passing, and what was shown is a beginning of what is shown later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from core import words
+from core.code_spans import code_spans, outside
+from core.sanitize import assembled
+from core.types import Citation, Passage
+
+REMOVED_LINK: Final = "(link removed)"
+MIN_ATTRIBUTION: Final = 0.6
+"""Share of an answer's content words that a passage must hold to be named as its source."""
+HELD_CHARS: Final = 2_500
+"""A tail that could still become a link or a tag is held back up to this length."""
+
+_TURN_MARKER: Final = re.compile(
+    r"</?(?:start|end)_of_turn>|<turn\|>|<\|turn>|<eos>"
+    r"|<\|(?:im_start|im_end|eot_id|end|endoftext|start|user|assistant|system)\|>",
+    re.IGNORECASE,
+)
+_TAG_NAME: Final = r"(?:think(?:ing)?|thought|reasoning|reflection|analysis|scratchpad)"
+_REASONING_OPEN: Final = re.compile(
+    rf"<({_TAG_NAME})>|<\|channel\|?>\s*(?!final\b)|\A\s*thought\n(?=.*<channel\|>)", re.IGNORECASE | re.DOTALL
+)
+_REASONING_CLOSE: Final = re.compile(rf"</{_TAG_NAME}>|<channel\|>|<\|message\|>", re.IGNORECASE)
+_CONTROL_TOKEN: Final = re.compile(
+    r"<\|[^\s|<>]{1,40}\|?>|<[^\s|<>]{1,40}\|>|<unused\d+>|<(?:bos|pad|unk|mask)>", re.IGNORECASE
+)
+
+_CITED: Final = re.compile(r"[ \t]*\[\^?(\d{1,3}(?:\s*[,;]\s*\^?\d{1,3})*)\](?!\()")
+_SOURCE_LABELS: Final = ("sources", "references", "citations", "quellen", "bronnen", "fuentes", "fonti")
+_SOURCES_LINE: Final = re.compile(
+    r"^[ \t*_#>-]*(?:source|reference|citation|quelle|" + "|".join(_SOURCE_LABELS) + r")[ \t*_]*"
+    r"(?::[ \t*_]*(?:\[?\d{1,3}\]?[,; \t.]*)*|[ \t]*(?:\[\d{1,3}\][,; \t.]*)+)$\n?"
+    r"(?:^[ \t*-]*\[\d{1,3}\][^\n]*$\n?)*",
+    re.IGNORECASE | re.MULTILINE,
+)
+_IMAGE: Final = re.compile(
+    r"!\[([^\]\n]{0,300})\](?:\([^)\n]{0,2000}\)|\[[^\]\n]{0,100}\])|<img\b[^>]{0,2000}>", re.IGNORECASE
+)
+_MARKDOWN_LINK: Final = re.compile(r"\[([^\]\n]{0,300})\]\(\s*<?([^)\s>]{0,2000})>?[^)\n]{0,300}\)")
+_SLACK_LINK: Final = re.compile(r"<((?:https?:|mailto:)?[^\s<>|]{1,2000})\|([^<>\n]{0,300})>")
+_URL_CHARS: Final = r"[^\s<>\[\](){}\"'`]"
+_BARE_URL: Final = re.compile(
+    rf"<?\b(?:[a-z][a-z0-9+.-]{{1,20}}:[/\\]{{1,3}}|www\.){_URL_CHARS}+>?|(?<![:\w/\\])[/\\]{{2}}[\w-]+\.{_URL_CHARS}+",
+    re.IGNORECASE,
+)
+_BARE_HOST: Final = re.compile(
+    rf"(?<![\w@/.:`-])(?:[\w-]{{1,63}}\.){{1,6}}[a-z]{{2,12}}[/?]{_URL_CHARS}*", re.IGNORECASE
+)
+_URL_TAIL: Final = ".,;:!?*_"
+_BLANK: Final = re.compile(r"[\s\u200b-\u200f\u2060\ufeff\u00ad]*")
+
+# What the end of a text that is still growing might become: a tag or <link|label>, a [label] with its
+# address to come, inline code.
+_UNSETTLED: Final = re.compile(r"(?:<[^\s<>][^<>\n]*|<|!?\[[^\]\n]*|!?\[[^\]\n]*\](?:\([^)\n]*)?|`[^`\n]*|!)\Z")
+_LAST_WORD: Final = re.compile(r"\S+\Z")
+
+
+def document_numbers(passages: Sequence[Passage]) -> tuple[int, ...]:
+    """For each passage of a prompt, the number its document is cited by: that of its first passage."""
+    first: dict[str, int] = {}
+    return tuple(first.setdefault(passage.source, n) for n, passage in enumerate(passages, 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hygiene:
+    """The rules for one reply."""
+
+    passages: tuple[Passage, ...]
+    """As they were numbered in the prompt."""
+    question: str
+    names: tuple[str, ...] = ()
+    """Names the bot goes by: it may echo them as a label."""
+    stops: tuple[str, ...] = ()
+    """Texts at which a run-on begins: the prompt's own labels."""
+
+    def visible(self, raw: str, *, final: bool) -> str:
+        """What of `raw` may be shown: all of it that is clean when `final`, else what is sure already."""
+        text = self._without_echo(self._spoken(raw, final=final))
+        if not final:
+            text = _settled(text)
+        text = _outside_code(_without_source_lines(text), self._clean_prose)
+        text = assembled(text).strip()
+        return "" if _BLANK.fullmatch(text) else text
+
+    def citations(self, text: str) -> tuple[Citation, ...]:
+        """The documents that `text`, as shown, cites; each once, in the order of their numbers."""
+        numbers = document_numbers(self.passages)
+        found = []
+        for number in sorted(set(_cited_numbers(text)) & set(numbers)):
+            own = [passage for passage, n in zip(self.passages, numbers, strict=True) if n == number]
+            headings = dict.fromkeys(passage.heading for passage in own if passage.heading)
+            found.append(Citation(number=number, title=own[0].title, source=own[0].source, heading="; ".join(headings)))
+        return tuple(found)
+
+    def attributed(self, text: str) -> str:
+        """`text` with the marker of the passage it was plainly taken from, where the model set none."""
+        numbers = document_numbers(self.passages)
+        said = words.stems(text)
+        if len(said) < 3 or set(_cited_numbers(text)) & set(numbers):
+            return text
+        shares = [len(said & words.stems(f"{p.heading} {p.text}")) / len(said) for p in self.passages]
+        if not shares or max(shares) < MIN_ATTRIBUTION:
+            return text
+        return f"{text} [{numbers[shares.index(max(shares))]}]"
+
+    def _spoken(self, raw: str, *, final: bool) -> str:
+        """`raw` without reasoning, up to where the model starts to talk to itself."""
+        if not final and raw.lstrip().casefold().startswith("thought\n"):
+            # Some servers strip the opening marker of Gemma 4's thinking; only its end will tell.
+            return "" if "<channel|>" not in raw else self._spoken(raw, final=True)
+        text = _without_reasoning(raw)
+        marker = _TURN_MARKER.search(text)
+        ends = [text.find(stop) for stop in self.stops if stop in text] + ([marker.start()] if marker else [])
+        return text[: min(ends)] if ends else text
+
+    def _without_echo(self, text: str) -> str:
+        labels = "|".join(re.escape(name) for name in (*self.names, "Bot", "Assistant", "Answer", "Model"))
+        return re.sub(rf"\A(?:\s*\**(?:{labels})\**\s*:\**\s*)+", "", text, flags=re.IGNORECASE)
+
+    def _clean_prose(self, prose: str) -> str:
+        prose = _IMAGE.sub(lambda m: m.group(1) or "", prose)
+        prose = _SLACK_LINK.sub(lambda m: m.group() if self._held(m.group(1)) else m.group(2), prose)
+        prose = _MARKDOWN_LINK.sub(lambda m: m.group() if self._held(m.group(2)) else m.group(1), prose)
+        prose = _CITED.sub(self._marker, prose)
+        prose = _BARE_URL.sub(self._bare_url, prose)
+        prose = _BARE_HOST.sub(lambda m: m.group() if self._held(m.group()) else f"`{m.group()}`", prose)
+        return _CONTROL_TOKEN.sub("", prose)
+
+    def _bare_url(self, match: re.Match[str]) -> str:
+        url = match.group().strip("<>")
+        return match.group() if self._held(url) else REMOVED_LINK + url[len(url.rstrip(_URL_TAIL)) :]
+
+    def _held(self, url: str) -> bool:
+        """Whether the question, a passage or its source holds this very address."""
+        url = url.strip("<>").rstrip(_URL_TAIL)
+        held_by = (self.question, *(p.text for p in self.passages), *(p.source for p in self.passages))
+        return bool(url) and any(url in text for text in held_by)
+
+    def _marker(self, match: re.Match[str]) -> str:
+        numbers = document_numbers(self.passages)
+        given = [int(number) for number in re.findall(r"\d+", match.group(1))]
+        kept = dict.fromkeys(numbers[number - 1] for number in given if 0 < number <= len(numbers))
+        space = " " if kept and match.group()[0] in " \t" else ""
+        return space + "".join(f"[{number}]" for number in kept)
+
+
+def repeats(text: str) -> int:
+    """How many characters at the end of `text` only say a second and third time what stands before them."""
+    for period in range(8, min(240, len(text) // 3) + 1):
+        unit = text[-period:]
+        if unit == text[-2 * period : -period] == text[-3 * period : -2 * period] and unit.strip():
+            return 2 * period
+    return 0
+
+
+def _without_reasoning(raw: str) -> str:
+    kept: list[str] = []
+    at = 0
+    while True:
+        opening, closing = _REASONING_OPEN.search(raw, at), _REASONING_CLOSE.search(raw, at)
+        if closing and (opening is None or closing.start() < opening.start()):
+            # A closing tag without its opening: the server cut the opening off, all before it is reasoning.
+            kept, at = [], closing.end()
+        elif opening:
+            kept.append(raw[at : opening.start()])
+            end = _REASONING_CLOSE.search(raw, opening.end())
+            if end is None:
+                return "".join(kept)
+            at = end.end()
+        else:
+            return "".join([*kept, raw[at:]])
+
+
+def _without_source_lines(text: str) -> str:
+    """Source lists are built by code from what is cited; the model's own is dropped."""
+    spans = code_spans(text)
+
+    def drop(match: re.Match[str]) -> str:
+        return match.group() if any(a < match.end() and match.start() < b for a, b in spans) else ""
+
+    return _SOURCES_LINE.sub(drop, text)
+
+
+def _outside_code(text: str, clean: Callable[[str], str]) -> str:
+    pieces = []
+    at = 0
+    for start, end in code_spans(text):
+        pieces += [clean(text[at:start]), text[start:end]]
+        at = end
+    return "".join([*pieces, clean(text[at:])])
+
+
+def _settled(text: str) -> str:
+    """`text` without a tail that more text could still change."""
+    text = _LAST_WORD.sub("", text)
+    while (held := _UNSETTLED.search(text, max(0, len(text) - HELD_CHARS))) is not None:
+        text = text[: held.start()]
+    start = text.rfind("\n") + 1
+    line = text[start:].lstrip(" \t*_#>-").casefold()
+    if line and any(line.startswith(label[:6]) or label.startswith(line.rstrip()) for label in _SOURCE_LABELS):
+        text = text[:start]
+    return text
+
+
+def _cited_numbers(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\[(\d{1,3})\]", outside(text, code_spans(text)))]

@@ -1,0 +1,194 @@
+"""One turn, all stages in order, with their deadlines and fallbacks.
+
+    sanitize   never fails open: it is pure
+    rewrite    on failure the typed words are the query      (3 s; the typed words are searched beside it)
+    retrieve   on failure the answer says so                 (5 s a search)
+    window     which turns stay, what fits the budget        (pure)
+    generate   on failure before any text: the best passages, labelled; later: the text so far, marked
+
+Every fallback leaves a `Degradation` on the answer, a log line and a count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from core import metrics, smalltalk
+from core.clock import Clock
+from core.errors import ContextTooLong, ModelError
+from core.fail_open import fail_open, record
+from core.generate import Show, generate
+from core.intake import clean_passage, clean_question, clean_request
+from core.outcome import NOTHING_ASKED, SEARCH_FAILED, Marks, count, finished, passages_instead, stand_in
+from core.output import Hygiene
+from core.ports import ChatModel, Retriever
+from core.prompts import Manners, generate_request, instructions, rewrite_request
+from core.retrieve import CANDIDATES, Threshold, Weights, fuse
+from core.rewrite import rewrite
+from core.types import (
+    NOT_IN_DOCUMENTS,
+    Answer,
+    ChatRequest,
+    Degradation,
+    Hits,
+    Passage,
+    Query,
+    QueryStatus,
+    Question,
+    Retrieval,
+)
+from core.window import Fitted, fit, verbatim
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Numbers of a turn. Seconds are wall time, tokens are the model's."""
+
+    rewrite_seconds: float = 3.0
+    search_seconds: float = 5.0
+    passages: int = 5
+    context_tokens: int = 4096
+    answer_tokens: int = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """Everything a turn needs. `answer` is the function that a dispatcher is given."""
+
+    model: ChatModel
+    retriever: Retriever
+    manners: Manners
+    limits: Limits = field(default_factory=Limits)
+    weights: Weights = field(default_factory=Weights)
+    threshold: Threshold = field(default_factory=Threshold)
+    names: tuple[str, ...] = ("Threadwise",)
+    """Names the bot goes by."""
+    rewriting: bool = True
+
+    async def answer(self, question: Question, show: Show) -> Answer:
+        """The answer to `question`; `show` gets the whole text so far while it grows.
+
+        A stage that fails is no error here but a mark on the answer.
+        """
+        clock = Clock()
+        asked, too_long = clean_question(question)
+        if not asked.text:
+            return count(stand_in(NOTHING_ASKED, _not_searched("nothing asked"), clock))
+        if (reply := smalltalk.reply_to(asked.text)) is not None:
+            return count(Answer(text=reply, query=_not_searched("small talk"), timings=clock.timings()))
+        query, retrieval, marks = await self.find(asked, clock)
+        if too_long:
+            marks = (*marks, Degradation(stage="question", reason="too_long"))
+        if retrieval.failed:
+            return count(stand_in(SEARCH_FAILED, query, clock, marks))
+        if not retrieval.passages and not asked.history and not asked.summary:
+            return count(Answer(text=NOT_IN_DOCUMENTS, query=query, degraded=marks, timings=clock.timings()))
+        return count(await self._generate(asked, query, retrieval.passages, marks, show, clock))
+
+    async def find(self, asked: Question, clock: Clock) -> tuple[Query, Retrieval, Marks]:
+        """The query and the passages for a sanitized question.
+
+        The typed words are searched while the rewrite runs, so that falling back costs no time.
+        """
+        typed_search = asyncio.create_task(self._search(asked.text, asked.scope))
+        try:
+            with clock.stage("rewrite"):
+                query, rewrite_mark = await self._rewrite(asked)
+            with clock.stage("retrieve"):
+                rewritten, rewritten_mark = None, None
+                if query.text != asked.text:
+                    rewritten, rewritten_mark = await self._search(query.text, asked.scope)
+                typed, typed_mark = await typed_search
+        finally:
+            typed_search.cancel()
+            with suppress(asyncio.CancelledError):
+                await typed_search
+        marks = tuple(mark for mark in (rewrite_mark, rewritten_mark or typed_mark) if mark)
+        if typed is None and rewritten is None:
+            return query, Retrieval(failed=True), marks
+        passages = fuse(
+            typed,
+            rewritten,
+            queries=(asked.text, query.text),
+            limit=self.limits.passages,
+            weights=self.weights,
+            threshold=self.threshold,
+        )
+        metrics.RETRIEVED_PASSAGES.observe(len(passages))
+        return query, Retrieval(passages=tuple(map(clean_passage, passages))), marks
+
+    async def _rewrite(self, asked: Question) -> tuple[Query, Degradation | None]:
+        query = Query(text=asked.text, status=QueryStatus.SKIPPED, reason="switched off")
+        mark = None
+        if self.rewriting:
+            history = verbatim(asked.history, asked.turns_before)
+            request = clean_request(rewrite_request(asked.text, history, asked.summary, self.manners))
+            query, mark = await fail_open(
+                "rewrite",
+                lambda: rewrite(self.model, request, asked.text, history, asked.summary),
+                fallback=Query(text=asked.text, status=QueryStatus.FAILED),
+                seconds=self.limits.rewrite_seconds,
+            )
+        if mark is not None:
+            query = replace(query, reason=mark.reason)
+        metrics.REWRITER_REQUESTS.labels(status=query.status.value).inc()
+        if query.status is QueryStatus.REJECTED:
+            log.info("rewrite rejected: %s", query.reason)
+        return query, mark
+
+    async def _search(self, text: str, scope: frozenset[str]) -> tuple[Hits | None, Degradation | None]:
+        async def search() -> Hits | None:
+            return await self.retriever.search(text, scope, CANDIDATES)
+
+        return await fail_open("retrieve", search, fallback=None, seconds=self.limits.search_seconds)
+
+    async def _generate(
+        self, asked: Question, query: Query, passages: tuple[Passage, ...], marks: Marks, show: Show, clock: Clock
+    ) -> Answer:
+        """Generates; once more with half the context where the endpoint takes less than was thought."""
+        for context in (self.limits.context_tokens, self.limits.context_tokens // 2):
+            request, fitted = self._request(asked, passages, context)
+            hygiene = Hygiene(passages=fitted.passages, question=asked.text, names=self.names, stops=request.stop)
+            try:
+                with clock.stage("generate"):
+                    made = await generate(self.model, request, hygiene, show)
+            except ModelError as error:
+                mark = record("generate", error)
+                if not isinstance(error, ContextTooLong):
+                    break
+            else:
+                return finished(made, query, hygiene, marks, fitted.kept, clock)
+        return passages_instead(asked.text, query, passages, (*marks, mark), clock)
+
+    def _request(
+        self, asked: Question, passages: tuple[Passage, ...], context_tokens: int
+    ) -> tuple[ChatRequest, Fitted]:
+        fitted = fit(
+            fixed=instructions(asked.summary) + asked.text,
+            history=verbatim(asked.history, asked.turns_before),
+            passages=passages,
+            context_tokens=context_tokens,
+            answer_tokens=self.limits.answer_tokens,
+        )
+        metrics.TURNS_DROPPED.inc(fitted.kept.turns_dropped)
+        request = generate_request(
+            asked.text,
+            fitted.history,
+            asked.summary,
+            fitted.passages,
+            self.manners,
+            nonce=secrets.token_hex(8),
+            max_tokens=self.limits.answer_tokens,
+        )
+        return clean_request(request), fitted
+
+
+def _not_searched(reason: str) -> Query:
+    metrics.REWRITER_REQUESTS.labels(status=QueryStatus.SKIPPED.value).inc()
+    return Query(text="", status=QueryStatus.SKIPPED, reason=reason)

@@ -1,0 +1,188 @@
+"""Stage 2: a follow-up becomes one self-contained search query, or stays what was typed.
+
+The rewrite is the bot's most silent failure: a bad one answers about the wrong thing and looks fine.
+So it is validated by plain code, and whatever does not pass is thrown away for the typed words. It
+serves the search only; the generator always gets the asker's own words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Final
+
+from core import words
+from core.errors import ModelGarbage
+from core.ports import ChatModel
+from core.sanitize import prompt as sanitize_prompt
+from core.types import ChatRequest, Query, QueryStatus, Turn
+
+MAX_QUERY_CHARS: Final = 300
+"""Longer is not a search query."""
+MAX_REPLY_CHARS: Final = 4_000
+"""Reading stops here: a model that goes on is not rewriting."""
+MAX_NOVEL_SHARE: Final = 0.5
+"""Of the query's content words, how many may be neither in the conversation nor in the question."""
+MAX_ADDED_TO_COMPLETE: Final = 1
+"""Content words a rewrite may add to a question that is complete by itself."""
+
+_CLOSED_REASONING: Final = re.compile(
+    r"<(think(?:ing)?|thought|reasoning|reflection)>.*?</\1>", re.IGNORECASE | re.DOTALL
+)
+_CHANNEL_REASONING: Final = re.compile(
+    r"(?:<\|?channel\|?>\s*)?\bthought\b.*?<\|?channel\|>", re.IGNORECASE | re.DOTALL
+)
+_OPEN_REASONING: Final = re.compile(
+    r"</?(?:think(?:ing)?|thought|reasoning|reflection)>|<\|?channel\|?>", re.IGNORECASE
+)
+_TURN_MARKER: Final = re.compile(r"</?(?:start|end)_of_turn>.*|<turn\|>.*|<\|turn>.*|<\|im_end\|>.*|<eos>.*", re.DOTALL)
+_FENCE: Final = re.compile(r"^```\w*\s*\n?(.*?)\n?```$", re.DOTALL)
+_LABEL: Final = re.compile(
+    r"^(?:[-*>#]+\s+)*\W{0,3}(?:(?:the\s+)?(?:standalone|self-contained|rewritten|final|search|user'?s?)\s+)*"
+    r"(?:search\s+)?(?:query|question|suchanfrage|anfrage|zoekvraag|requête|consulta|pregunta|pergunta)"
+    r"\W{0,3}\s*(?:is)?\s*:\W{0,3}\s*",
+    re.IGNORECASE,
+)
+_LEAD_IN: Final = re.compile(
+    r"^(?:sure|certainly|of course|okay|ok|here(?:'s| is)|gladly|gerne?|voici|claro)\b.*:\s*$", re.IGNORECASE
+)
+_WRAPPERS: Final = (
+    ("**", "**"),
+    ("__", "__"),
+    ('"', '"'),
+    ("“", "”"),
+    ("„", "“"),
+    ("«", "»"),
+    ("'", "'"),
+    ("`", "`"),
+    ("*", "*"),
+)
+_REFUSAL: Final = re.compile(
+    r"^(?:i'?m\s+)?(?:sorry|unfortunately|i\s+(?:can(?:no|')t|am\s+(?:not|un)|apologi|do\s*n[o']t\s+(?:have|know))|"
+    r"as an ai|"
+    r"(?:es )?tut mir leid|leider|entschuldig|désolé|lo siento|mi dispiace|desculp)",
+    re.IGNORECASE,
+)
+_MUSING: Final = re.compile(
+    r"^(?:the\s+(?:user|asker|person|last\s+message)\b|this\s+(?:message|question)\s+(?:is|asks)\b|they\s+(?:want|ask|are)\b|"
+    r"(?:so\s+)?(?:first|let\s+me|let's|i\s+(?:need|should|will|think|would))\b|we\s+need\b|okay,\s|hmm\b)",
+    re.IGNORECASE,
+)
+_NAME_PREFIX: Final = re.compile(r"^(?:user|bot|assistant|asker|model)\s*:\s*", re.IGNORECASE)
+_SENTENCE_END: Final = re.compile(r"[.!。]\s+(?=\S)|[.!。]$")
+
+
+class Rejected(ValueError):
+    """The model's reply is no usable query; the message says why, in a short phrase."""
+
+
+async def rewrite(
+    model: ChatModel, request: ChatRequest, question: str, history: Sequence[Turn], summary: str
+) -> Query:
+    """The search query for `question`; `request` is what would ask the model for it. All texts are sanitized.
+
+    No history: no model call. Raises `ModelError` when the call fails; the caller falls back.
+    """
+    if not history and not summary:
+        return Query(text=question, status=QueryStatus.SKIPPED, reason="first message")
+    reply = ""
+    async with aclosing(model.stream(request)) as stream:
+        async for delta in stream:
+            reply += delta.text
+            if len(reply) > MAX_REPLY_CHARS:
+                raise ModelGarbage("The rewrite does not end.")
+    try:
+        text = validate(reply, question, history, summary)
+    except Rejected as rejection:
+        return Query(text=question, status=QueryStatus.REJECTED, reason=str(rejection))
+    return Query(text=text, status=QueryStatus.REWRITTEN)
+
+
+def validate(reply: str, question: str, history: Sequence[Turn], summary: str = "") -> str:
+    """The query in `reply`, its wrappers taken off. Raises `Rejected`."""
+    query = _unwrap(reply)
+    if not query:
+        raise Rejected("blank")
+    if len(query) > MAX_QUERY_CHARS:
+        raise Rejected("too long")
+    if _REFUSAL.match(query):
+        raise Rejected("refusal")
+    if _MUSING.match(query):
+        raise Rejected("thinking aloud")
+    if _is_statement(query, question):
+        raise Rejected("an answer, not a query")
+    _check_faithful(query, question, history, summary)
+    return query
+
+
+def _unwrap(reply: str) -> str:
+    text = _CHANNEL_REASONING.sub("", _CLOSED_REASONING.sub("", reply))
+    text = _TURN_MARKER.sub("", text)
+    if _OPEN_REASONING.search(text):
+        raise Rejected("unfinished reasoning")
+    text = text.strip()
+    if fenced := _FENCE.match(text):
+        text = fenced.group(1).strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if len(lines) > 1 and (_LEAD_IN.match(lines[0]) or _LABEL.sub("", lines[0]) == ""):
+        del lines[0]
+    if not lines:
+        return ""
+    if len(lines) > 1:
+        raise Rejected("several lines")
+    return " ".join(sanitize_prompt(_peel(lines[0])).split())
+
+
+def _peel(line: str) -> str:
+    """`line` without labels, quotes and emphasis around it, however they are nested."""
+    for _ in range(4):
+        before = line
+        line = _NAME_PREFIX.sub("", _LABEL.sub("", line)).strip()
+        for left, right in _WRAPPERS:
+            inside = line[len(left) : len(line) - len(right)]
+            wrapped = len(line) >= len(left) + len(right) and line.startswith(left) and line.endswith(right)
+            if wrapped and left not in inside:
+                line = inside.strip()
+        if line == before:
+            break
+    return line
+
+
+def _is_statement(query: str, question: str) -> bool:
+    """Several sentences, where the asker wrote fewer: the model went on with the chat instead."""
+    found = len(_SENTENCE_END.findall(query))
+    return found > 1 and found > len(_SENTENCE_END.findall(question))
+
+
+def _check_faithful(query: str, question: str, history: Sequence[Turn], summary: str) -> None:
+    said = " ".join([summary, *(f"{turn.question} {turn.answer}" for turn in history)])
+    in_query, in_question = words.stems(query), words.stems(question)
+    known = in_question | words.stems(said)
+    squeezed = _squeeze(query)
+    if any(_code(code) not in squeezed for code in words.identifiers(question)):
+        raise Rejected("lost an identifier")
+    heard = _squeeze(f"{said} {question}")
+    if any(_code(code) not in heard for code in words.identifiers(query)):
+        raise Rejected("invented an identifier")
+    if (typed := words.script(question)) and (words.script(query) or typed) != typed:
+        raise Rejected("other script")
+    spoken, written = words.language(question), words.language(query)
+    if spoken and written and spoken != written and len(words.words(question)) > 3:
+        raise Rejected("other language")
+    if not in_query:
+        raise Rejected("nothing to search for")
+    if len(in_query - known) > MAX_NOVEL_SHARE * len(in_query):
+        raise Rejected("drifted from the conversation")
+    if words.stands_alone(question) and len(in_query - in_question) > MAX_ADDED_TO_COMPLETE:
+        raise Rejected("added to a complete question")
+
+
+def _squeeze(text: str) -> str:
+    """`text` as codes are compared: no spaces, no case."""
+    return "".join(text.casefold().split())
+
+
+def _code(identifier: str) -> str:
+    """`identifier` for a search in a squeezed text; a CamelCase word is a noun and has a plural."""
+    return _squeeze(identifier).removesuffix("s") if identifier.isalpha() else _squeeze(identifier)

@@ -1,0 +1,114 @@
+"""Which turns stay verbatim, and what of a prompt is left out first when it is over the budget.
+
+Two rules, no model call. The window is a slice by count: it grows to `MAX_PAIRS` pairs, then drops to
+`MIN_PAIRS` at once, so that the start of the prompt, and with it the server's prefix cache, stays the
+same for several turns. The budget then cuts by tokens: instructions and question are never cut, the
+best passage and the newest turns go last, the oldest turns first, whole pairs at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from core.types import Kept, Passage, Turn
+
+MIN_PAIRS: Final = 4
+MAX_PAIRS: Final = 8
+
+MARGIN: Final = 0.10
+"""Share of the context kept free, for what an estimate gets wrong and a chat template adds."""
+
+_MESSAGE_TOKENS: Final = 8
+"""What a chat template adds to a message."""
+
+
+def estimate_tokens(text: str) -> int:
+    """A conservative count: it errs to the high side for Gemma's and Llama's tokenizers."""
+    ascii_chars = sum(map(str.isascii, text)) if not text.isascii() else len(text)
+    wide = sum(1 for char in text if ord(char) > 0xFFFF) if ascii_chars < len(text) else 0
+    return math.ceil(ascii_chars / 3 + (len(text) - ascii_chars) + wide)
+
+
+def pairs_kept(total: int) -> int:
+    """How many of `total` completed pairs stay verbatim: 1, 2 ... 8, then 4, 5 ... 8, 4 ..."""
+    if total <= MAX_PAIRS:
+        return total
+    return MIN_PAIRS + (total - MAX_PAIRS - 1) % (MAX_PAIRS - MIN_PAIRS + 1)
+
+
+def verbatim(history: Sequence[Turn], turns_before: int) -> tuple[Turn, ...]:
+    """The slice of `history` (the newest pairs, `turns_before` older ones not given) that stays verbatim."""
+    return tuple(history[len(history) - min(len(history), pairs_kept(turns_before + len(history))) :])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """What goes into the prompt."""
+
+    history: tuple[Turn, ...]
+    passages: tuple[Passage, ...]
+    kept: Kept
+
+
+def fit(
+    *,
+    fixed: str,
+    history: Sequence[Turn],
+    passages: Sequence[Passage],
+    context_tokens: int,
+    answer_tokens: int,
+    count: Callable[[str], int] = estimate_tokens,
+) -> Fitted:
+    """The passages and turns that fit beside `fixed` (instructions, summary and question).
+
+    Order of priority: fixed, best passage, newest turn, other passages, other turns from the newest
+    back. A best passage that alone is too long is cut at a line.
+    """
+    budget = max(0, math.floor(context_tokens * (1 - MARGIN)) - answer_tokens)
+    left = budget - count(fixed) - 2 * _MESSAGE_TOKENS
+    turns_left = list(history)
+    chosen: list[Passage] = []
+    kept_turns: list[Turn] = []
+    if passages:
+        best = _cut(passages[0], max(left, 0), count)
+        chosen.append(best)
+        left -= _passage_tokens(best, count)
+    if turns_left and _turn_tokens(turns_left[-1], count) <= left:
+        kept_turns.append(turns_left.pop())
+        left -= _turn_tokens(kept_turns[0], count)
+    for passage in passages[1:]:
+        if _passage_tokens(passage, count) > left:
+            break
+        chosen.append(passage)
+        left -= _passage_tokens(passage, count)
+    while kept_turns and turns_left and _turn_tokens(turns_left[-1], count) <= left:
+        kept_turns.insert(0, turns_left.pop())
+        left -= _turn_tokens(kept_turns[0], count)
+    kept = Kept(
+        turns=len(kept_turns),
+        turns_dropped=len(history) - len(kept_turns),
+        passages=len(chosen),
+        passages_dropped=len(passages) - len(chosen),
+        prompt_tokens=budget - left,
+        budget=budget,
+    )
+    return Fitted(history=tuple(kept_turns), passages=tuple(chosen), kept=kept)
+
+
+def _turn_tokens(turn: Turn, count: Callable[[str], int]) -> int:
+    return count(turn.question) + count(turn.answer) + 2 * _MESSAGE_TOKENS
+
+
+def _passage_tokens(passage: Passage, count: Callable[[str], int]) -> int:
+    return count(passage.text) + count(passage.title) + count(passage.heading) + _MESSAGE_TOKENS
+
+
+def _cut(passage: Passage, room: int, count: Callable[[str], int]) -> Passage:
+    """`passage`, its text cut from the end until it fits; its heading alone where nothing else does."""
+    lines = passage.text.splitlines()
+    while lines and _passage_tokens(replace(passage, text="\n".join(lines)), count) > room:
+        del lines[max(1, len(lines) * 3 // 4) if len(lines) > 1 else 0 :]
+    return passage if len(lines) == len(passage.text.splitlines()) else replace(passage, text="\n".join(lines))
