@@ -1,0 +1,49 @@
+"""What an endpoint tells of itself: its models, and how many tokens fit into its context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointInfo:
+    """What could be learnt; an endpoint that tells little is still a good one."""
+
+    reachable: bool
+    models: tuple[str, ...] = ()
+    """Names, in the endpoint's order; empty when it does not list them."""
+    context_tokens: int | None = None
+    """Context of one request; `None` when the endpoint does not tell."""
+
+
+def model_names(listing: object) -> tuple[str, ...]:
+    """Names in a reply of GET /models."""
+    return tuple(str(entry["id"]) for entry in _entries(listing) if entry.get("id"))
+
+
+def context_in_models(listing: object, model: str) -> int | None:
+    """Context of `model`, or of the first one, as GET /models tells it (vLLM, llama.cpp, gateways)."""
+    entries = list(_entries(listing))
+    entry = next((entry for entry in entries if entry.get("id") == model), entries[0] if entries else {})
+    meta = entry.get("meta")
+    candidates = (entry.get("max_model_len"), meta.get("n_ctx") if isinstance(meta, dict) else None)
+    return next((found for value in candidates if (found := _tokens(value))), None)
+
+
+def context_in_props(props: object) -> int | None:
+    """Context of one slot, as llama.cpp tells it under GET /props."""
+    settings = props.get("default_generation_settings") if isinstance(props, dict) else None
+    return _tokens(settings.get("n_ctx")) if isinstance(settings, dict) else None
+
+
+def _entries(listing: object) -> Iterator[dict[str, Any]]:
+    data = listing.get("data") if isinstance(listing, dict) else None
+    for entry in data if isinstance(data, list) else ():
+        if isinstance(entry, dict):
+            yield entry
+
+
+def _tokens(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

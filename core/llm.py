@@ -1,0 +1,208 @@
+"""The chat model behind one OpenAI-style endpoint: vLLM, llama.cpp, Ollama or a gateway.
+
+A reply is complete only with a finish reason or `[DONE]`; everything else is an error of `core.errors`.
+One retry at most, before any text; a breaker and deadlines for each purpose.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, suppress
+from types import MappingProxyType
+from typing import Any, Final
+
+from core.breaker import Breaker
+from core.deadlines import Clock, Deadlines
+from core.endpoint import EndpointInfo, context_in_models, context_in_props, model_names
+from core.errors import ModelError, ModelGarbage, ModelRejected, ModelUnavailable
+from core.exchange import Connections, Exchange
+from core.llm_refusal import Again, Refusal, retry_after
+from core.llm_reply import ReplyReader
+from core.llm_request import encoded, request_body
+from core.llm_tally import Tally
+from core.types import ChatRequest, Delta
+
+__all__ = ["Deadlines", "EndpointInfo", "HttpChatModel", "retry_after"]
+log = logging.getLogger(__name__)
+
+REWRITE_DEADLINES: Final = MappingProxyType({"rewrite": Deadlines(wall=3.0)})
+NO_RETRY: Final = frozenset({"rewrite"})
+"""Purposes that fail open: the fallback is quicker than a second try."""
+_DESCRIBE: Final = Deadlines(first_token=10.0, gap=10.0, wall=10.0)
+_LONGEST_PAUSE: Final = 2.0
+_RETRIES_IN_RESERVE: Final = 3.0
+_RETRIES_A_CALL: Final = 0.1
+"""In the long run one call in ten may be retried: retries must not be what keeps an endpoint down."""
+_LISTING_BYTES: Final = 8_000_000
+
+
+class HttpChatModel:
+    """A `ChatModel` over HTTP. Connects on the first call; close it with `aclose`."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        api_key: str = "",
+        model: str = "",
+        deadlines: Deadlines = Deadlines(),  # noqa: B008 - frozen
+        deadlines_for: Mapping[str, Deadlines] = REWRITE_DEADLINES,
+        extra_body: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+        breakers: Mapping[str, Breaker] = MappingProxyType({}),
+        retry_pause: float = 0.3,
+    ) -> None:
+        """`deadlines_for`, `extra_body` (more fields of the request) and `breakers` are by purpose.
+
+        Without a `model` the endpoint is asked once which one it serves.
+        """
+        self._connections = Connections(base_url, api_key)
+        self._model = model
+        self._asks_for_model = not model
+        self._deadlines = deadlines
+        self._deadlines_for = dict(deadlines_for)
+        self._extra_body = dict(extra_body)
+        self._breakers = dict(breakers)
+        self._takes_stream_options = True
+        self._retries = _RETRIES_IN_RESERVE
+        self._retry_pause = retry_pause
+
+    def __repr__(self) -> str:
+        return f"HttpChatModel({self._connections.base!r}, model={self._model!r})"
+
+    async def aclose(self) -> None:
+        """Closes all connections; running calls fail."""
+        await self._connections.aclose()
+
+    def deadlines_of(self, purpose: str) -> Deadlines:
+        """The deadlines of calls for this purpose."""
+        return self._deadlines_for.get(purpose, self._deadlines)
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[Delta, None]:
+        """Yields pieces of text, then one delta with `finish` and, if the endpoint counts, `usage`.
+
+        There may be no text at all. Closing the iterator closes the HTTP stream at once.
+        """
+        breaker = self._breakers.setdefault(request.purpose, Breaker(request.purpose))
+        clock = Clock(self.deadlines_of(request.purpose))
+        reply = ReplyReader(self._connections.where, self._note)
+        with Tally(request.purpose, reply) as tally, breaker.admit() as permit:
+            exchange = await self._open(request, clock, may_retry=not permit.probe)
+            try:
+                async with aclosing(_texts(exchange, reply, clock)) as texts:
+                    async for text in texts:
+                        yield Delta(text=text)
+            finally:
+                await exchange.close()
+            final = reply.conclude()
+            # Now, not after the yield: readers stop at the finish and never come back.
+            permit.answered()
+            tally.succeeded()
+            yield final
+
+    async def describe(self) -> EndpointInfo:
+        """What the endpoint tells of itself. Raises `ModelError` if it is not there or refuses the key."""
+        clock = Clock(_DESCRIBE)
+        try:
+            listing = await self._get(f"{self._connections.base}/models", clock)
+        except Again as again:
+            raise again.error from again.__cause__
+        context = context_in_models(listing, self._model)
+        if context is None:
+            with suppress(ModelError, Again):  # Only llama.cpp has this page.
+                props = await self._get(f"{self._connections.base.removesuffix('/v1')}/props", clock)
+                context = context_in_props(props)
+        return EndpointInfo(reachable=True, models=model_names(listing), context_tokens=context)
+
+    async def _open(self, request: ChatRequest, clock: Clock, *, may_retry: bool) -> Exchange:
+        """The exchange with its headers read, after one retry if that may help."""
+        self._retries = min(self._retries + _RETRIES_A_CALL, _RETRIES_IN_RESERVE)
+        may_retry = may_retry and request.purpose not in NO_RETRY
+        while True:
+            try:
+                return await self._post(request, clock)
+            except Again as again:
+                pause = (self._retry_pause if again.pause is None else again.pause) * random.uniform(1.0, 1.5)
+                if not may_retry or self._retries < 1 or pause >= clock.left():
+                    raise again.error from again.__cause__
+                log.warning("Asking the model once more in %.1f s: %s", pause, again.error)
+            may_retry = False
+            self._retries -= 1
+            await asyncio.sleep(pause)
+
+    async def _post(self, request: ChatRequest, clock: Clock) -> Exchange:
+        body = request_body(
+            request,
+            self._model or await self._ask_for_model(clock),
+            self._extra_body.get(request.purpose, {}),
+            stream_options=self._takes_stream_options,
+        )
+        while True:
+            exchange = Exchange(self._connections, clock)
+            refusal = await exchange.send("POST", f"{self._connections.base}/chat/completions", encoded(body))
+            if refusal is None:
+                return exchange
+            self._note(f"HTTP {refusal.status}: {refusal.text}")
+            if "stream_options" not in body or not refusal.names("stream_options"):
+                raise self._failure(refusal)
+            self._takes_stream_options = False
+            del body["stream_options"]
+
+    def _failure(self, refusal: Refusal) -> Exception:
+        error = refusal.error(self._connections.where)
+        if refusal.status == 404 and self._asks_for_model:
+            self._model = ""  # It may serve another one by now.
+        if isinstance(error, ModelUnavailable) and refusal.is_passing(_LONGEST_PAUSE):
+            return Again(error, refusal.retry_after or None)
+        return error
+
+    async def _ask_for_model(self, clock: Clock) -> str:
+        names = model_names(await self._get(f"{self._connections.base}/models", clock))
+        if not names:
+            raise ModelRejected(f"{self._connections.where} does not say which models it serves: set LLM_MODEL.")
+        if len(names) > 1:
+            log.warning("LLM_MODEL is not set and %d models are served: using %.80r.", len(names), names[0])
+        self._model = names[0]
+        return self._model
+
+    async def _get(self, url: str, clock: Clock) -> object:
+        """The JSON under `url`, or `None` where there is no such page."""
+        exchange = Exchange(self._connections, clock)
+        try:
+            refusal = await exchange.send("GET", url)
+            if refusal is None:
+                return json.loads(await exchange.body(_LISTING_BYTES))
+        except (ValueError, RecursionError) as error:
+            raise ModelGarbage(
+                f"{self._connections.where} does not answer like an OpenAI-style endpoint: check LLM_BASE_URL."
+            ) from error
+        finally:
+            await exchange.close()
+        if refusal.status in (400, 404, 405, 501):
+            return None
+        raise self._failure(refusal)
+
+    def _note(self, text: str) -> None:
+        """Logs what the endpoint said, for debugging only: it may quote the prompt."""
+        log.debug("%s said: %.500r", self._connections.where, self._connections.redacted(text))
+
+
+async def _texts(exchange: Exchange, reply: ReplyReader, clock: Clock) -> AsyncGenerator[str, None]:
+    """The pieces of text of a reply, up to its end or `[DONE]`."""
+    async for chunk in exchange:
+        for text in reply.feed(chunk):
+            if text:
+                yield text
+            # After the yield: the time that the reader took is not the model's.
+            clock.progressed()
+        if reply.done:
+            break
+        if reply.finish is not None:
+            exchange.finish_soon()
+    for text in reply.end():
+        if text:
+            yield text
+    await exchange.drain()

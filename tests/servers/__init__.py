@@ -1,0 +1,1 @@
+"""Local servers that speak the protocols of the outside world, on real sockets."""
