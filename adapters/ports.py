@@ -79,6 +79,17 @@ class ThreadInfo:
     last_at: datetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What a conversation holds for the next turn."""
+
+    turns: Sequence[Turn] = ()
+    """The newest completed pairs, oldest first."""
+    turns_before: int = 0
+    """How many completed pairs are older than these."""
+    summary: str = ""
+
+
 class ConversationStore(Protocol):
     """The memory of conversations."""
 
@@ -90,8 +101,24 @@ class ConversationStore(Protocol):
         """Stores what was searched, answered, cited and degraded, in one transaction."""
         ...
 
-    async def history(self, thread: ThreadKey, before: int, limit: int) -> tuple[Sequence[Turn], str]:
-        """The newest `limit` answered turns before turn id `before`, oldest first, and the summary."""
+    async def history(self, thread: ThreadKey, before: int, limit: int) -> Memory:
+        """What the thread holds before turn id `before`: the newest `limit` answered turns and the rest."""
+        ...
+
+
+class Threads(Protocol):
+    """Looking at conversations and forgetting them, for a channel's commands."""
+
+    async def threads(self, platform: str, limit: int) -> list[ThreadInfo]:
+        """Newest first."""
+        ...
+
+    async def turns(self, thread: ThreadKey) -> list[StoredTurn]:
+        """Oldest first."""
+        ...
+
+    async def forget(self, thread: ThreadKey) -> int:
+        """Removes the conversation for good; how many turns it had."""
         ...
 
 

@@ -1,0 +1,15 @@
+"""The memory of conversations, in a SQL database: what was typed, searched, answered, cited and degraded.
+
+files.py       the database file: where it is, whether it is sound, which version made it
+database.py    connections: one writer, a few readers, their settings and transactions
+migrations/    how the tables came to be, step by step (Alembic)
+models.py      the tables
+columns.py     column types that take any text and any clock
+rows.py        rows <-> the values of `adapters.ports` and `core.types`
+store.py       the `ConversationStore`
+faults.py      SQL and file errors -> `DataDirError`
+"""
+
+from adapters.store.store import SqlConversationStore
+
+__all__ = ["SqlConversationStore"]

@@ -1,0 +1,40 @@
+"""An answer as lines of text, the same for every channel: notice, text, mark, sources."""
+
+from __future__ import annotations
+
+from core.types import Answer, Citation
+
+CUT_OFF = "(cut off: the model stopped in the middle)"
+AT_LIMIT = "(cut at the longest answer allowed)"
+FILTERED = "(cut by the model's content filter)"
+NO_SOURCE = "(no source was cited: check this answer)"
+TOO_LONG = "(your message was long: only its beginning was read)"
+
+
+def remarks(answer: Answer) -> list[str]:
+    """What the asker has to know about `answer` besides its text; never part of the memory."""
+    lines = []
+    reasons = {(mark.stage, mark.reason) for mark in answer.degraded}
+    if ("question", "too_long") in reasons:
+        lines.append(TOO_LONG)
+    if answer.stand_in:
+        return lines
+    if not answer.complete:
+        lines.append(CUT_OFF)
+    elif ("generate", "length") in reasons:
+        lines.append(AT_LIMIT)
+    elif ("generate", "content_filter") in reasons:
+        lines.append(FILTERED)
+    if answer.passages and not answer.citations and not answer.says_nothing_found:
+        lines.append(NO_SOURCE)
+    return lines
+
+
+def source_lines(citations: tuple[Citation, ...]) -> list[str]:
+    """One line a source: number, title, heading, where it is."""
+    return [
+        f"[{citation.number}] {citation.title}"
+        + (f" > {citation.heading}" if citation.heading else "")
+        + f" ({citation.source})"
+        for citation in citations
+    ]

@@ -1,0 +1,85 @@
+"""The tables. A change here needs a step in `migrations/versions`; a test compares the two."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKey, Integer, MetaData, String, UniqueConstraint
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from adapters.store.columns import AnyJson, AnyText, Moment
+
+metadata = MetaData(
+    # Constraints have names in every database, so that a later migration can drop them.
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+class Row(DeclarativeBase):
+    metadata = metadata
+
+
+class ThreadRow(Row):
+    """A conversation."""
+
+    __tablename__ = "threads"
+    __table_args__ = (
+        UniqueConstraint("platform", "workspace", "channel", "thread"),
+        # Without it SQLite gives the id of a forgotten row to the next one.
+        {"sqlite_autoincrement": True},
+    )
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    platform: Mapped[str] = mapped_column(AnyText)
+    workspace: Mapped[str] = mapped_column(AnyText)
+    channel: Mapped[str] = mapped_column(AnyText)
+    thread: Mapped[str] = mapped_column(AnyText)
+    created_at: Mapped[datetime] = mapped_column(Moment)
+    summary_seq: Mapped[int] = mapped_column(Integer, default=0)
+    """The summary covers the turns up to this `seq`."""
+    summary: Mapped[str] = mapped_column(AnyText, default="")
+
+
+class TurnRow(Row):
+    """A question and what became of it. Short columns come first: SQLite reads a row from its front."""
+
+    __tablename__ = "turns"
+    __table_args__ = (
+        UniqueConstraint("thread_id", "seq"),
+        # One platform message makes at most one turn (promise P2), whatever thread it is said to be in.
+        UniqueConstraint("platform", "workspace", "channel", "message_id"),
+        # An answer that arrives after `forget` must not find another question under its id.
+        {"sqlite_autoincrement": True},
+    )
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    thread_id: Mapped[int] = mapped_column(ForeignKey("threads.id", ondelete="CASCADE"))
+    seq: Mapped[int] = mapped_column(Integer)
+    platform: Mapped[str] = mapped_column(AnyText)
+    workspace: Mapped[str] = mapped_column(AnyText)
+    channel: Mapped[str] = mapped_column(AnyText)
+    message_id: Mapped[str] = mapped_column(AnyText)
+    state: Mapped[str] = mapped_column(String(16))
+    asked_at: Mapped[datetime] = mapped_column(Moment)
+    answered_at: Mapped[datetime | None] = mapped_column(Moment)
+    query_status: Mapped[str | None] = mapped_column(String(16))
+    prompt_tokens: Mapped[int | None] = mapped_column(Integer)
+    completion_tokens: Mapped[int | None] = mapped_column(Integer)
+    cached_tokens: Mapped[int | None] = mapped_column(Integer)
+    author_id: Mapped[str] = mapped_column(AnyText)
+    author: Mapped[str] = mapped_column(AnyText)
+    query_reason: Mapped[str] = mapped_column(AnyText, default="")
+    typed: Mapped[str] = mapped_column(AnyText)
+    searched: Mapped[str] = mapped_column(AnyText, default="")
+    answered: Mapped[str] = mapped_column(AnyText, default="")
+    """Empty unless there is something to see in it."""
+    citations: Mapped[list[dict[str, Any]]] = mapped_column(AnyJson, default=list)
+    degraded: Mapped[list[dict[str, Any]]] = mapped_column(AnyJson, default=list)
+    kept: Mapped[dict[str, int]] = mapped_column(AnyJson, default=dict)
+    timings: Mapped[dict[str, float]] = mapped_column(AnyJson, default=dict)

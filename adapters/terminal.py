@@ -1,0 +1,285 @@
+"""A thread in a terminal: the same dispatcher, with a person at a keyboard or questions in a pipe.
+
+At a terminal the answer streams, Ctrl-C stops it, and the line can be edited. Piped in, each question
+is echoed and answered in plain text, and the end of the file ends the program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import uuid
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from datetime import UTC, datetime
+from typing import Final, TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from adapters.dispatcher import Dispatcher
+from adapters.ports import Inbound, StoredTurn, ThreadInfo, ThreadKey, Threads, TurnState
+from adapters.present import remarks, source_lines
+from core.types import Answer, QueryStatus
+
+PLATFORM: Final = "terminal"
+LISTED_THREADS: Final = 20
+
+HELP: Final = """\
+Ask in plain words; ask on in the same thread ("and on ARM?").
+  /new        start a new thread
+  /threads    list the threads, newest first
+  /open N     go on in thread N of that list
+  /rewrite    what was searched for the last question, and why
+  /sources    the sources of the last answer
+  /context    what the model was given: turns, passages, tokens
+  /forget     remove this thread for good
+  /help       this list
+  /quit       leave (so does Ctrl-D)
+Ctrl-C stops an answer, not the program."""
+
+_STATUS_WORDS: Final = {
+    QueryStatus.SKIPPED: "skipped: the typed words were searched, no model was asked",
+    QueryStatus.REWRITTEN: "rewritten",
+    QueryStatus.REJECTED: "rejected: the model's rewrite was not usable, the typed words were searched",
+    QueryStatus.FAILED: "failed: the rewrite could not be made, the typed words were searched",
+    QueryStatus.SHED: "left out under load: the typed words were searched",
+}
+
+
+class TerminalChannel:
+    """Reads lines, submits questions, prints replies."""
+
+    def __init__(self, dispatcher: Dispatcher, threads: Threads, *, stdin: TextIO, console: Console) -> None:
+        self._dispatcher = dispatcher
+        self._threads = threads
+        self._stdin = stdin
+        self._console = console
+        self._interactive = stdin.isatty() and console.is_terminal
+        self._thread = _new_thread()
+        self._listed: list[ThreadInfo] = []
+        self._commands: dict[str, Callable[[str], Coroutine[None, None, None]]] = {
+            "/new": self._new,
+            "/threads": self._list,
+            "/open": self._open,
+            "/rewrite": self._rewrite,
+            "/sources": self._sources,
+            "/context": self._context,
+            "/forget": self._forget,
+            "/help": self._help,
+        }
+
+    async def run(self) -> None:
+        """Until end of file, `/quit` or Ctrl-D. Raises `DataDirError` when nothing can be stored."""
+        lines = self._typed_lines() if self._interactive else self._piped_lines()
+        async with contextlib.aclosing(lines):
+            async for line in lines:
+                if line.casefold() in ("/quit", "/exit"):
+                    return
+                await self._handle(line)
+
+    async def _handle(self, line: str) -> None:
+        if not line.startswith("/"):
+            await self._ask(line)
+            return
+        name, _, rest = line.partition(" ")
+        command = self._commands.get(name.casefold())
+        if command is None:
+            self._say(f"{name[:40]} is no command; /help lists them. To ask about it, put a word before it.")
+        else:
+            await command(rest.strip())
+
+    async def _ask(self, text: str) -> None:
+        inbound = Inbound(
+            message_id=uuid.uuid4().hex,
+            thread=self._thread,
+            author_id="local",
+            author="you",
+            text=text,
+            sent_at=datetime.now(UTC),
+        )
+        reply = _TerminalReply(self._console, streams=self._interactive)
+        task = asyncio.ensure_future(self._dispatcher.submit(inbound, reply))
+        with _interrupt_cancels(task), reply.waiting():
+            try:
+                await task
+            except asyncio.CancelledError:
+                if not task.cancelled() or (current := asyncio.current_task()) is None or current.cancelling():
+                    raise
+                reply.stopped()
+
+    async def _new(self, _: str) -> None:
+        self._thread = _new_thread()
+        self._say("A new thread.")
+
+    async def _list(self, _: str) -> None:
+        self._listed = await self._threads.threads(PLATFORM, LISTED_THREADS)
+        if not self._listed:
+            self._say("No threads yet.")
+        for number, info in enumerate(self._listed, 1):
+            here = "*" if info.key == self._thread else " "
+            turns = f"{info.turns} turn{'s' if info.turns != 1 else ''}"
+            self._say(
+                f"{here}{number:>3}  {info.last_at.astimezone():%Y-%m-%d %H:%M}  {turns:>8}  {_short(info.title)}"
+            )
+
+    async def _open(self, which: str) -> None:
+        if not self._listed:
+            self._listed = await self._threads.threads(PLATFORM, LISTED_THREADS)
+        if not which.isdecimal() or not 0 < int(which) <= len(self._listed):
+            self._say(f"Which one? /open takes a number from 1 to {len(self._listed)}; /threads lists them.")
+            return
+        self._thread = self._listed[int(which) - 1].key
+        for turn in (await self._threads.turns(self._thread))[-3:]:
+            self._say(f"> {_short(turn.typed, 300)}", style="bold")
+            self._say(_short(turn.answered, 600) or "(no answer)")
+
+    async def _last_turn(self) -> StoredTurn | None:
+        turns = await self._threads.turns(self._thread)
+        if not turns:
+            self._say("Nothing has been asked in this thread yet.")
+            return None
+        return turns[-1]
+
+    async def _rewrite(self, _: str) -> None:
+        if (turn := await self._last_turn()) is None:
+            return
+        status = _STATUS_WORDS[turn.query_status] if turn.query_status else "not searched yet"
+        self._say(f"You typed:    {_short(turn.typed, 300)}")
+        self._say(f"Searched for: {turn.searched or '(nothing)'}")
+        self._say(f"Status:       {status}{f' ({turn.query_reason})' if turn.query_reason else ''}")
+
+    async def _sources(self, _: str) -> None:
+        if (turn := await self._last_turn()) is None:
+            return
+        for line in source_lines(turn.citations) or ["The last answer cites no source."]:
+            self._say(line)
+
+    async def _context(self, _: str) -> None:
+        if (turn := await self._last_turn()) is None:
+            return
+        kept = turn.kept
+        answered = sum(t.state is TurnState.ANSWERED for t in await self._threads.turns(self._thread))
+        self._say(f"Turns:    {kept.turns} in the last prompt, {answered} answered in this thread")
+        self._say(f"Passages: {kept.passages} in the last prompt, {kept.passages_dropped} left out for room")
+        self._say(f"Tokens:   about {kept.prompt_tokens} of {kept.budget} for the prompt")
+
+    async def _forget(self, _: str) -> None:
+        turns = await self._threads.forget(self._thread)
+        self._thread = _new_thread()
+        self._listed = []
+        self._say(f"Removed {turns} turn{'s' if turns != 1 else ''} for good. This is a new thread.")
+
+    async def _help(self, _: str) -> None:
+        self._say(HELP)
+
+    def _say(self, text: str, style: str = "") -> None:
+        self._console.print(Text(_printable(text), style=style), soft_wrap=True)
+
+    async def _piped_lines(self) -> AsyncGenerator[str]:
+        while raw := await asyncio.to_thread(self._stdin.readline):
+            if line := raw.strip():
+                self._say(f"> {_short(line, 300)}", style="bold")
+                yield line
+
+    async def _typed_lines(self) -> AsyncGenerator[str]:
+        # Slow to import, and no use to a pipe.
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.history import InMemoryHistory
+
+        session: PromptSession[str] = PromptSession(history=InMemoryHistory())
+        self._say('Ask a question, or /help. "/threads" lists earlier threads, Ctrl-D leaves.', style="dim")
+        while True:
+            try:
+                line = (await session.prompt_async("> ")).strip()
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                return
+            if line:
+                yield line
+
+
+class _TerminalReply:
+    """Prints an answer: as it grows at a terminal, whole in a pipe."""
+
+    def __init__(self, console: Console, *, streams: bool) -> None:
+        self._console = console
+        self._streams = streams
+        self._printed = ""
+        self._status = console.status("searching ...") if streams else None
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Shows that something is going on until the first word is there."""
+        if self._status is not None:
+            self._status.start()
+        try:
+            yield
+        finally:
+            self._stop_waiting()
+
+    async def show(self, text: str) -> None:
+        if self._streams:
+            self._stop_waiting()
+            self._print_up_to(text)
+
+    async def finish(self, answer: Answer) -> None:
+        self._stop_waiting()
+        self._print_up_to(answer.text)
+        self._console.print()
+        for line in remarks(answer):
+            self._console.print(Text(line, style="yellow"), soft_wrap=True)
+        if answer.citations:
+            self._console.print(Text("Sources:", style="dim"))
+        for line in source_lines(answer.citations):
+            self._console.print(Text(_printable(line), style="dim"), soft_wrap=True)
+        self._console.print()
+
+    def stopped(self) -> None:
+        self._stop_waiting()
+        self._console.print(Text("\n(stopped)", style="yellow"))
+
+    def _print_up_to(self, text: str) -> None:
+        if not text.startswith(self._printed):
+            # The end of the answer showed that its beginning was not one; rare, so it is printed anew.
+            self._console.print()
+            self._printed = ""
+        self._console.print(Text(_printable(text[len(self._printed) :])), end="", soft_wrap=True)
+        self._printed = text
+
+    def _stop_waiting(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+
+@contextlib.contextmanager
+def _interrupt_cancels(task: asyncio.Task[Answer | None]) -> Iterator[None]:
+    """Ctrl-C cancels `task` instead of the program."""
+    loop = asyncio.get_running_loop()
+    try:
+        loop.add_signal_handler(signal.SIGINT, task.cancel)
+    except (NotImplementedError, RuntimeError, ValueError):  # Windows, or not the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+
+
+def _new_thread() -> ThreadKey:
+    return ThreadKey(platform=PLATFORM, workspace="local", channel="chat", thread=uuid.uuid4().hex[:12])
+
+
+def _short(text: str, limit: int = 70) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def _printable(text: str) -> str:
+    """No escape sequence of somebody else's reaches the terminal, and no lone surrogate its encoder."""
+    clean = "".join(char if char in "\n\t" or char.isprintable() or char == "\u200d" else "\ufffd" for char in text)
+    encoding = sys.stdout.encoding or "utf-8"
+    return clean.encode(encoding, "replace").decode(encoding)
