@@ -1,1 +1,113 @@
-def main() -> None: ...
+"""The command `threadwise`: what was typed becomes one call; what goes wrong becomes one line."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from bot import logs
+from bot.config import Settings, from_environment
+from core.errors import ConfigError, ThreadwiseError
+
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+_DESCRIPTION: Final = "Answers questions from your own documents in chat threads, with follow-ups that work."
+_EXAMPLES: Final = """\
+examples:
+  threadwise ingest docs/ README.md      read documents into the index
+  threadwise chat                        ask about them, in the terminal
+  threadwise chat --docs docs/           both: read what has changed, then ask
+  echo 'How do I install it?' | threadwise chat
+  LLM_BASE_URL=http://127.0.0.1:8000/v1 threadwise chat      with your own model
+
+Settings are environment variables or lines of a file .env; .env.example shows all of them.
+"""
+_INGEST_EXAMPLES: Final = """\
+examples:
+  threadwise ingest docs/                all Markdown, text and HTML files below docs/
+  threadwise ingest docs/ faq.html       folders and files together
+
+Run it again after documents have changed: only what changed is read, and files that are gone disappear
+from the index. Ends with exit code 1 if a file could not be read; the others are ingested all the same.
+"""
+_CHAT_EXAMPLES: Final = """\
+examples:
+  threadwise chat                        /help inside lists the commands
+  threadwise chat --docs docs/           ingest first what has changed
+  printf 'How do I install it?\\nand on ARM?\\n/rewrite\\n' | threadwise chat
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command line and exits."""
+    arguments = _parser().parse_args(argv)
+    try:
+        settings = from_environment()
+        sys.exit(asyncio.run(_run(arguments, settings)))
+    except ConfigError as error:
+        _fail(error, EXIT_USAGE)
+    except ThreadwiseError as error:
+        _fail(error, EXIT_FAILED)
+    except BrokenPipeError:
+        # Whoever read our output has gone: not an error of ours, and nothing to say it to.
+        sys.stderr.close()
+        sys.exit(EXIT_FAILED)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+
+
+async def _run(arguments: argparse.Namespace, settings: Settings) -> int:
+    # Imported late: `--help` and a wrong setting need none of it, and it takes half a second.
+    from bot.commands import chat, ingest
+
+    if arguments.command == "ingest":
+        logs.set_up(settings.log_level)
+        return await ingest(settings, arguments.paths)
+    return await chat(settings, arguments.docs)
+
+
+def _fail(error: ThreadwiseError, code: int) -> None:
+    message = " ".join(str(error).split())
+    Console(stderr=True, soft_wrap=True, highlight=False).print("threadwise:", message, markup=False)
+    sys.exit(code)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="threadwise",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"threadwise {version('threadwise')}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    ingest = commands.add_parser(
+        "ingest",
+        help="read documents into the index",
+        description="Reads Markdown, text and HTML files into the index.",
+        epilog=_INGEST_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    ingest.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a file, or a folder with all below it")
+
+    chat = commands.add_parser(
+        "chat",
+        help="ask in the terminal",
+        description="Opens a chat thread in the terminal.",
+        epilog=_CHAT_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    chat.add_argument(
+        "--docs", action="append", type=Path, default=[], metavar="PATH", help="ingest this first, if it has changed"
+    )
+    return parser

@@ -11,7 +11,7 @@ from typing import Final
 from core.errors import ModelError
 from core.output import Hygiene, repeats
 from core.ports import ChatModel
-from core.types import ChatRequest, FinishReason, Usage
+from core.types import ChatRequest, Citation, FinishReason, Usage
 
 MAX_ANSWER_CHARS: Final = 20_000
 """Reading stops here, whatever `max_tokens` was."""
@@ -27,6 +27,7 @@ class Generated:
 
     text: str
     """Clean, as it may be shown; empty if the model said nothing that may be."""
+    citations: tuple[Citation, ...]
     finish: FinishReason | None
     """None when the stream broke off; `error` then says why."""
     usage: Usage = field(default_factory=Usage)
@@ -45,6 +46,7 @@ async def generate(model: ChatModel, request: ChatRequest, hygiene: Hygiene, sho
     first: float | None = None
     finish: FinishReason | None = None
     usage = Usage()
+    failed: ModelError | None = None
     next_length = 0
     try:
         async with aclosing(model.stream(request)) as stream:
@@ -64,9 +66,10 @@ async def generate(model: ChatModel, request: ChatRequest, hygiene: Hygiene, sho
                         shown = text
                         await show(shown)
     except ModelError as error:
-        text = hygiene.visible(raw, final=True)
-        if not text:
+        if not hygiene.visible(raw, final=True):
             raise
-        return Generated(text=text, finish=None, usage=usage, first_token_seconds=first, error=error)
-    text = hygiene.attributed(hygiene.visible(raw, final=True))
-    return Generated(text=text, finish=finish, usage=usage, first_token_seconds=first)
+        finish, failed = None, error
+    text, citations = hygiene.settle(raw, whole=failed is None)
+    return Generated(
+        text=text, citations=citations, finish=finish, usage=usage, first_token_seconds=first, error=failed
+    )

@@ -10,7 +10,7 @@ from core.fail_open import record
 from core.generate import Generated
 from core.metrics import STAGE_SECONDS, TURNS
 from core.output import Hygiene
-from core.types import Answer, Degradation, FinishReason, Kept, Passage, Query
+from core.types import NOT_IN_DOCUMENTS, Answer, Citation, Degradation, FinishReason, Kept, Passage, Query
 
 EXCERPT_CHARS: Final = 300
 """Of each passage that stands in for an answer."""
@@ -20,6 +20,7 @@ SEARCH_FAILED: Final = (
     "The documents could not be searched just now, so I cannot answer from them. Please ask again in a minute."
 )
 MODEL_DOWN: Final = "The model is not available right now. These passages fit your question best:"
+NOT_BORNE_OUT: Final = "The model gave no answer that the documents bear out. These passages fit your question best:"
 MODEL_DOWN_NOTHING: Final = "The model is not available right now. Please ask again in a minute."
 NO_ANSWER: Final = "I have no answer to that. Please ask it in other words."
 NOTHING_ASKED: Final = "Ask me something about the documents."
@@ -36,12 +37,28 @@ def passages_instead(asked: str, query: Query, passages: tuple[Passage, ...], de
     """The best passages, labelled and linked, where the model failed before it said anything."""
     if not passages:
         return stand_in(MODEL_DOWN_NOTHING, query, clock, degraded)
+    text, citations = _quoted(MODEL_DOWN, asked, passages)
+    return replace(stand_in(text, query, clock, degraded), passages=passages[:MAX_STAND_INS], citations=citations)
+
+
+def borne_out(answer: Answer, asked: str) -> Answer:
+    """`answer`, or the best passages in its place where no passage bears out what a weak model said.
+
+    What the documents say is an answer too: it stays in the conversation, marked.
+    """
+    if answer.citations or answer.stand_in or not answer.complete or answer.says_nothing_found:
+        return answer
+    if not answer.passages:
+        return replace(answer, text=NOT_IN_DOCUMENTS)
+    text, citations = _quoted(NOT_BORNE_OUT, asked, answer.passages)
+    mark = Degradation(stage="generate", reason="not_borne_out")
+    return replace(answer, text=text, citations=citations, degraded=(*answer.degraded, mark))
+
+
+def _quoted(opening: str, asked: str, passages: tuple[Passage, ...]) -> tuple[str, tuple[Citation, ...]]:
     best = passages[:MAX_STAND_INS]
-    hygiene = Hygiene(passages=best, question=asked)
     quotes = [f"> {_excerpt(passage.text)} [{number}]" for number, passage in enumerate(best, 1)]
-    text = hygiene.visible("\n\n".join([MODEL_DOWN, *quotes]), final=True)
-    answer = stand_in(text, query, clock, degraded)
-    return replace(answer, passages=best, citations=hygiene.citations(text))
+    return Hygiene(passages=best, question=asked).settle("\n\n".join([opening, *quotes]))
 
 
 def finished(made: Generated, query: Query, hygiene: Hygiene, degraded: Marks, kept: Kept, clock: Clock) -> Answer:
@@ -54,7 +71,7 @@ def finished(made: Generated, query: Query, hygiene: Hygiene, degraded: Marks, k
         text=made.text or NO_ANSWER,
         query=query,
         passages=hygiene.passages,
-        citations=hygiene.citations(made.text),
+        citations=made.citations,
         degraded=degraded,
         usage=made.usage,
         timings=clock.timings(made.first_token_seconds),

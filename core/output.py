@@ -20,6 +20,7 @@ from core.types import Citation, Passage
 REMOVED_LINK: Final = "(link removed)"
 MIN_ATTRIBUTION: Final = 0.6
 """Share of an answer's content words that a passage must hold to be named as its source."""
+MIN_ATTRIBUTED_WORDS: Final = 3
 HELD_CHARS: Final = 2_500
 """A tail that could still become a link or a tag is held back up to this length."""
 
@@ -94,26 +95,35 @@ class Hygiene:
         text = assembled(text).strip()
         return "" if _BLANK.fullmatch(text) else text
 
-    def citations(self, text: str) -> tuple[Citation, ...]:
-        """The documents that `text`, as shown, cites; each once, in the order of their numbers."""
+    def settle(self, raw: str, *, whole: bool = True) -> tuple[str, tuple[Citation, ...]]:
+        """The reply as it may be shown, and the documents it cites, in the order of their numbers.
+
+        Where the model set no marker in a whole reply, the passage that it was plainly taken from gets one.
+        """
+        text = self.visible(raw, final=True)
+        numbers = document_numbers(self.passages)
+        shown = set(_cited_numbers(text))
+        used = {n for n in _cited_numbers(_without_reasoning(raw)) if 0 < n <= len(numbers) and numbers[n - 1] in shown}
+        if whole and not used and (source := self._plain_source(text)):
+            text, used = f"{text} [{numbers[source - 1]}]", {source}
+        return text, self._citations(used)
+
+    def _citations(self, used: set[int]) -> tuple[Citation, ...]:
         numbers = document_numbers(self.passages)
         found = []
-        for number in sorted(set(_cited_numbers(text)) & set(numbers)):
-            own = [passage for passage, n in zip(self.passages, numbers, strict=True) if n == number]
+        for number in sorted({numbers[n - 1] for n in used}):
+            own = [self.passages[n - 1] for n in sorted(used) if numbers[n - 1] == number]
             headings = dict.fromkeys(passage.heading for passage in own if passage.heading)
             found.append(Citation(number=number, title=own[0].title, source=own[0].source, heading="; ".join(headings)))
         return tuple(found)
 
-    def attributed(self, text: str) -> str:
-        """`text` with the marker of the passage it was plainly taken from, where the model set none."""
-        numbers = document_numbers(self.passages)
+    def _plain_source(self, text: str) -> int | None:
+        """The number of the passage that holds most of the words of `text`, if it holds enough of them."""
         said = words.stems(text)
-        if len(said) < 3 or set(_cited_numbers(text)) & set(numbers):
-            return text
+        if len(said) < MIN_ATTRIBUTED_WORDS or not self.passages:
+            return None
         shares = [len(said & words.stems(f"{p.heading} {p.text}")) / len(said) for p in self.passages]
-        if not shares or max(shares) < MIN_ATTRIBUTION:
-            return text
-        return f"{text} [{numbers[shares.index(max(shares))]}]"
+        return shares.index(max(shares)) + 1 if max(shares) >= MIN_ATTRIBUTION else None
 
     def _spoken(self, raw: str, *, final: bool) -> str:
         """`raw` without reasoning, up to where the model starts to talk to itself."""
@@ -215,4 +225,5 @@ def _settled(text: str) -> str:
 
 
 def _cited_numbers(text: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\[(\d{1,3})\]", outside(text, code_spans(text)))]
+    prose = outside(text, code_spans(text))
+    return [int(n) for match in _CITED.finditer(prose) for n in re.findall(r"\d+", match.group(1))]

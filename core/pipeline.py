@@ -23,7 +23,7 @@ from core.errors import ContextTooLong, ModelError
 from core.fail_open import fail_open, record
 from core.generate import Show, generate
 from core.intake import clean_passage, clean_question, clean_request
-from core.outcome import NOTHING_ASKED, SEARCH_FAILED, Marks, count, finished, passages_instead, stand_in
+from core.outcome import NOTHING_ASKED, SEARCH_FAILED, Marks, borne_out, count, finished, passages_instead, stand_in
 from core.output import Hygiene
 from core.ports import ChatModel, Retriever
 from core.prompts import Manners, generate_request, instructions, rewrite_request
@@ -163,7 +163,8 @@ class Pipeline:
                 if not isinstance(error, ContextTooLong):
                     break
             else:
-                return finished(made, query, hygiene, marks, fitted.kept, clock)
+                answer = finished(made, query, hygiene, marks, fitted.kept, clock)
+                return borne_out(answer, asked.text) if self.manners.flat else answer
         return passages_instead(asked.text, query, passages, (*marks, mark), clock)
 
     def _request(

@@ -24,8 +24,6 @@ MAX_REPLY_CHARS: Final = 4_000
 """Reading stops here: a model that goes on is not rewriting."""
 MAX_NOVEL_SHARE: Final = 0.5
 """Of the query's content words, how many may be neither in the conversation nor in the question."""
-MAX_ADDED_TO_COMPLETE: Final = 1
-"""Content words a rewrite may add to a question that is complete by itself."""
 
 _CLOSED_REASONING: Final = re.compile(
     r"<(think(?:ing)?|thought|reasoning|reflection)>.*?</\1>", re.IGNORECASE | re.DOTALL
@@ -157,25 +155,37 @@ def _is_statement(query: str, question: str) -> bool:
 
 def _check_faithful(query: str, question: str, history: Sequence[Turn], summary: str) -> None:
     said = " ".join([summary, *(f"{turn.question} {turn.answer}" for turn in history)])
+    _check_codes(query, question, said)
+    _check_language(query, question)
     in_query, in_question = words.stems(query), words.stems(question)
     known = in_question | words.stems(said)
-    squeezed = _squeeze(query)
-    if any(_code(code) not in squeezed for code in words.identifiers(question)):
-        raise Rejected("lost an identifier")
-    heard = _squeeze(f"{said} {question}")
-    if any(_code(code) not in heard for code in words.identifiers(query)):
-        raise Rejected("invented an identifier")
-    if (typed := words.script(question)) and (words.script(query) or typed) != typed:
-        raise Rejected("other script")
-    spoken, written = words.language(question), words.language(query)
-    if spoken and written and spoken != written and len(words.words(question)) > 3:
-        raise Rejected("other language")
     if not in_query:
         raise Rejected("nothing to search for")
     if len(in_query - known) > MAX_NOVEL_SHARE * len(in_query):
         raise Rejected("drifted from the conversation")
-    if words.stands_alone(question) and len(in_query - in_question) > MAX_ADDED_TO_COMPLETE:
-        raise Rejected("added to a complete question")
+    if in_question and words.script(question) in words.SPACED_SCRIPTS and not in_question & in_query:
+        raise Rejected("lost the question")
+    new_names = words.names(question) - words.stems(said)
+    if words.stands_alone(question) and new_names and words.names(said) & in_query - in_question:
+        raise Rejected("mixed in an earlier subject")
+
+
+def _check_codes(query: str, question: str, said: str) -> None:
+    searched, heard = _squeeze(query), _squeeze(f"{said} {question}")
+    if any(_code(code) not in searched for code in words.identifiers(question)):
+        raise Rejected("lost an identifier")
+    # A CamelCase word is a term of the field and may be put in; a number or a path may not.
+    if any(_code(code) not in heard for code in words.identifiers(query) if not code.isalpha()):
+        raise Rejected("invented an identifier")
+
+
+def _check_language(query: str, question: str) -> None:
+    script = words.script(question)
+    if script and not words.uses_script(query, script):
+        raise Rejected("other script")
+    spoken, written = words.language(question), words.language(query)
+    if spoken and written and spoken != written and len(words.words(question)) > 3:
+        raise Rejected("other language")
 
 
 def _squeeze(text: str) -> str:

@@ -47,6 +47,9 @@ _FUNCTION_WORDS: Final = {
 _STOPWORDS: Final = {language: frozenset(words.split()) for language, words in _FUNCTION_WORDS.items()}
 _ALL_STOPWORDS: Final = frozenset().union(*_STOPWORDS.values())
 
+SPACED_SCRIPTS: Final = frozenset({"LATIN", "CYRILLIC", "GREEK", "ARABIC", "HEBREW", "HANGUL", "DEVANAGARI"})
+"""Scripts whose words stand apart, so that single words can be compared."""
+
 # Words that point at something said before. Where one stands, a sentence is not complete by itself.
 _POINTERS: Final = frozenset(
     "it its that this these those they them their there he she him her his one ones same other others "
@@ -68,6 +71,8 @@ _CONTINUERS: Final = re.compile(
 )
 
 _CODE_LIKE: Final = re.compile(r"[0-9]|^-|[a-z][A-Z]|[_./\\]")
+_ORDINAL: Final = re.compile(r"\d{1,2}(?:st|nd|rd|th|\.|e|er|º|ª)", re.IGNORECASE)
+_NAME: Final = re.compile(r"(?<=[^\s.!?:;-][ \t])\W?([^\W\d_]*[A-ZÀ-ÞА-Я][\w-]*)|\b(\w+[a-z][A-Z]\w*)")
 _QUOTED: Final = re.compile(
     r"`([^`\n]{1,80})`|\"([^\"\n]{2,80})\"|“([^”\n]{2,80})”|„([^“”\n]{2,80})[“”]|«([^»\n]{2,80})»"
 )
@@ -102,9 +107,17 @@ def identifiers(text: str) -> list[str]:
     found = [next(group for group in match.groups() if group) for match in _QUOTED.finditer(text)]
     for match in _TOKEN.finditer(text):
         token = match.group().strip(".:'’")
-        if len(token) <= 80 and token and _CODE_LIKE.search(token) and _PART.search(token):
+        if not token or len(token) > 80 or _ORDINAL.fullmatch(token):
+            continue
+        if _CODE_LIKE.search(token) and _PART.search(token):
             found.append(token)
     return list(dict.fromkeys(found))
+
+
+def names(text: str) -> frozenset[str]:
+    """Stems of the words written like names: capitals inside a sentence, or inside a word."""
+    found = [match.group(1) or match.group(2) for match in _NAME.finditer(text)]
+    return frozenset(stem(word.casefold()) for word in found if word.casefold() not in _ALL_STOPWORDS)
 
 
 def language(text: str) -> str | None:
@@ -123,6 +136,13 @@ def script(text: str) -> str | None:
             name = "LATIN" if char.isascii() else unicodedata.name(char, "UNKNOWN").split()[0]
             counts[name] = counts.get(name, 0) + 1
     return max(counts, key=lambda name: counts[name]) if counts else None
+
+
+def uses_script(text: str, name: str) -> bool:
+    """Whether any letter of `text` is of the script `name`."""
+    return any(
+        char.isalpha() and ("LATIN" if char.isascii() else unicodedata.name(char, "")).startswith(name) for char in text
+    )
 
 
 def stands_alone(text: str) -> bool:

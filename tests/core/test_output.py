@@ -111,11 +111,15 @@ def test_a_reasoning_tag_split_over_deltas_is_never_shown():
 
 
 def test_every_marker_left_in_the_text_has_its_source_and_every_source_its_marker():
-    text = RULES.visible("0.8 L [1]. 90 days [3]. Opens [2].", final=True)
-    cited = RULES.citations(text)
-    assert [(c.number, c.source) for c in cited] == [(1, "d1.md"), (2, "d2.md")]
-    assert cited[0].heading == "Oil; Filter"
-    assert [c.number for c in RULES.citations("Only [2].")] == [2]
+    text, cited = RULES.settle("0.8 L [1]. 90 days [3]. Opens [2]. And [7].")
+    assert text == "0.8 L [1]. 90 days [1]. Opens [2]. And."
+    assert [(c.number, c.source, c.heading) for c in cited] == [(1, "d1.md", "Oil; Filter"), (2, "d2.md", "")]
+    assert [c.number for c in RULES.settle("Only [2].")[1]] == [2]
+
+
+def test_a_source_names_the_headings_of_the_passages_that_were_cited_only():
+    (cited,) = RULES.settle("Change it at 90 days [3].")[1]
+    assert (cited.number, cited.heading) == (1, "Filter")
 
 
 def test_document_numbers_are_those_of_each_documents_first_passage():
@@ -123,9 +127,11 @@ def test_document_numbers_are_those_of_each_documents_first_passage():
 
 
 def test_an_answer_plainly_taken_from_a_passage_gets_its_marker():
-    assert RULES.attributed("The Heron valve opens at 4 bar.") == "The Heron valve opens at 4 bar. [2]"
-    assert RULES.attributed("The Heron valve opens at 4 bar [1].") == "The Heron valve opens at 4 bar [1]."
-    assert RULES.attributed("Elephants live in large herds.") == "Elephants live in large herds."
+    text, cited = RULES.settle("The Heron valve opens at 4 bar.")
+    assert text == "The Heron valve opens at 4 bar. [2]"
+    assert [c.source for c in cited] == ["d2.md"]
+    assert RULES.settle("The Heron valve opens at 4 bar [1].")[0] == "The Heron valve opens at 4 bar [1]."
+    assert RULES.settle("Elephants live in large herds.") == ("Elephants live in large herds.", ())
 
 
 def test_a_text_that_repeats_itself_is_noticed():

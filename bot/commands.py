@@ -1,0 +1,111 @@
+"""The commands behind the command line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from adapters.terminal import TerminalChannel
+from bot import logs
+from bot.config import Settings
+from bot.wiring import open_app, open_index_only
+from core.index.index import Index
+from core.index.ingest import IngestReport
+from core.index.ingest import Progress as Step
+from core.index.ingest import ingest as ingest_paths
+
+LOG_FILE: Final = "threadwise.log"
+DEMONSTRATION: Final = (
+    "This is the embedded demonstration model (Gemma 3 270M, on the CPU): it shows how threads, follow-ups and "
+    "sources work, but its answers are often wrong. For a real model set LLM_BASE_URL, LLM_MODEL and LLM_API_KEY "
+    "(and EMBEDDING_BASE_URL for the search); see docs/your-own-model.md."
+)
+
+
+async def ingest(settings: Settings, paths: Sequence[Path]) -> int:
+    """`threadwise ingest`: 0, or 1 if a file could not be read. Raises `ThreadwiseError`."""
+    console = Console(stderr=True, highlight=False)
+    with _telling(console) as tell:
+        async with open_index_only(settings, tell) as index:
+            tell("")
+            report = await _ingest(index, paths, console)
+    print_report(report, console)
+    return 1 if report.failed else 0
+
+
+async def chat(settings: Settings, docs: Sequence[Path]) -> int:
+    """`threadwise chat`: until end of file or `/quit`. Raises `ThreadwiseError`."""
+    errors = Console(stderr=True, highlight=False)
+    console = Console(highlight=False)
+    with _telling(errors) as tell:
+        async with open_app(settings, tell) as app:
+            tell("")
+            logs.set_up(settings.log_level, settings.data_dir / LOG_FILE)
+            if docs:
+                report = await _ingest(app.index, docs, errors)
+                if report.failed or report.added or report.changed or report.removed:
+                    print_report(report, errors)
+            if app.embedded:
+                errors.print(DEMONSTRATION, style="yellow", soft_wrap=True)
+            await TerminalChannel(app.dispatcher, app.store, stdin=sys.stdin, console=console).run()
+    return 0
+
+
+async def _ingest(index: Index, paths: Sequence[Path], console: Console) -> IngestReport:
+    with _progress(console) as advance:
+        return await ingest_paths(paths, index, on_progress=advance)
+
+
+def print_report(report: IngestReport, console: Console) -> None:
+    """One line a file that could not be read, then one line of counts."""
+    for path, reason in report.failed:
+        console.print(f"not read: {path}: {reason}", style="red", markup=False, soft_wrap=True)
+    counts = f"{report.added} added, {report.changed} changed, {report.removed} removed, {report.unchanged} unchanged"
+    if report.skipped:
+        counts += f", {report.skipped} skipped"
+    if report.failed:
+        counts += f", {len(report.failed)} not read"
+    console.print(f"Documents: {counts}. Passages embedded: {report.passages}.", soft_wrap=True)
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Callable[[Step], None]]:
+    """A bar for an ingest at a terminal; nothing in a pipe."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("reading documents", total=None)
+
+        def advance(step: Step) -> None:
+            what = "embedding passages again" if step.stage == "passages" else "reading documents"
+            bar.update(task, description=what, completed=step.done, total=step.total)
+
+        yield advance
+
+
+@contextmanager
+def _telling(console: Console) -> Iterator[Callable[[str], None]]:
+    """Says what takes long at the start: a spinner at a terminal, a line in a pipe."""
+    status = console.status("starting ...") if console.is_terminal else None
+    if status is not None:
+        status.start()
+
+    def tell(step: str) -> None:
+        if status is None:
+            if step:
+                console.print(step, soft_wrap=True)
+        elif step:
+            status.update(step)
+        else:
+            status.stop()
+
+    try:
+        yield tell
+    finally:
+        if status is not None:
+            status.stop()

@@ -1,0 +1,176 @@
+"""Which class stands behind which port; opens and closes everything, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Final
+
+import httpx
+
+from adapters.dispatcher import Dispatcher
+from adapters.store import SqlConversationStore
+from bot.config import Settings
+from bot.engine import EMBEDDING_TOKENS, Endpoint, Engine
+from bot.engine import start as start_engine
+from core.errors import ModelError, ModelRejected, ThreadwiseError
+from core.index.embedder import HttpEmbedder
+from core.index.health import check, rebuild
+from core.index.index import Index, open_index
+from core.index.lock import lock_data_dir
+from core.llm import Deadlines, HttpChatModel
+from core.pipeline import Limits, Pipeline
+from core.prompts import BASE, PROFILES, Manners
+from core.retrieve import Threshold, Weights
+from core.window import MAX_PAIRS
+
+log = logging.getLogger(__name__)
+
+DATABASE: Final = "conversations.db"
+DEFAULT_CONTEXT_TOKENS: Final = 4096
+PROBE_TEXT: Final = "Can you read this?"
+
+# A weak rewriter needs the typed words beside its query, a real one hardly does.
+WEIGHTS_OF_BASE: Final = Weights(typed=1.0, rewritten=0.5)
+WEIGHTS_OF_ENDPOINT: Final = Weights(typed=0.5, rewritten=1.3)
+
+# The embedded model reads about 300 tokens a second: little context, short answers.
+EMBEDDED_PASSAGES: Final = 3
+EMBEDDED_ANSWER_TOKENS: Final = 160
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class App:
+    """An open Threadwise."""
+
+    store: SqlConversationStore
+    index: Index
+    pipeline: Pipeline
+    dispatcher: Dispatcher
+    embedded: bool
+    """Whether the chat model is the embedded demonstration."""
+
+
+@asynccontextmanager
+async def open_index_only(settings: Settings, tell: Tell) -> AsyncIterator[Index]:
+    """The index with its embedder, for `threadwise ingest`."""
+    async with AsyncExitStack() as stack:
+        stack.enter_context(lock_data_dir(settings.data_dir))
+        engine = await _engine(settings, stack, tell, chat=False)
+        yield await _index(settings, engine, stack)
+
+
+@asynccontextmanager
+async def open_app(settings: Settings, tell: Tell) -> AsyncIterator[App]:
+    """Everything a channel needs. Raises `ThreadwiseError` with one line on what is wrong."""
+    async with AsyncExitStack() as stack:
+        stack.enter_context(lock_data_dir(settings.data_dir))
+        store = await SqlConversationStore.open(settings.data_dir / DATABASE)
+        stack.push_async_callback(store.close)
+        if interrupted := await store.recover():
+            log.warning("%d questions were left unanswered by the last run", interrupted)
+        engine = await _engine(settings, stack, tell, chat=settings.llm_base_url is None)
+        index = await _index(settings, engine, stack)
+        pipeline = await _pipeline(settings, engine, index, stack)
+        watch = asyncio.create_task(_keep_sound(index))
+        stack.push_async_callback(_cancelled, watch)
+        yield App(
+            store=store,
+            index=index,
+            pipeline=pipeline,
+            dispatcher=Dispatcher(store, pipeline.answer, MAX_PAIRS),
+            embedded=settings.llm_base_url is None,
+        )
+
+
+async def _engine(settings: Settings, stack: AsyncExitStack, tell: Tell, *, chat: bool) -> Engine | None:
+    """The embedded models that the settings leave to us; None if there is none."""
+    embeddings = settings.embedding_base_url is None
+    if not chat and not embeddings:
+        return None
+    engine = await start_engine(settings.data_dir, chat=chat, embeddings=embeddings, on_step=tell)
+    stack.push_async_callback(engine.close)
+    return engine
+
+
+async def _index(settings: Settings, engine: Engine | None, stack: AsyncExitStack) -> Index:
+    endpoint = engine.embeddings if engine else None
+    limit = EMBEDDING_TOKENS if endpoint else settings.embedding_max_tokens
+    if endpoint is None:
+        assert settings.embedding_base_url is not None
+        key = settings.embedding_api_key.get_secret_value()
+        endpoint = Endpoint(settings.embedding_base_url, key, settings.embedding_model)
+    client = await stack.enter_async_context(httpx.AsyncClient(trust_env=False))
+    embedder = HttpEmbedder(client, endpoint.base_url, endpoint.model, api_key=endpoint.api_key, max_tokens=limit)
+    if settings.embedding_base_url is not None:
+        await embedder.embed([PROBE_TEXT])
+    index = await open_index(settings.data_dir, embedder)
+    stack.push_async_callback(index.close)
+    index.warm_up()
+    return index
+
+
+async def _pipeline(settings: Settings, engine: Engine | None, index: Index, stack: AsyncExitStack) -> Pipeline:
+    embedded = engine.chat if engine else None
+    endpoint = embedded or Endpoint(
+        settings.llm_base_url or "", settings.llm_api_key.get_secret_value(), settings.llm_model
+    )
+    model = HttpChatModel(
+        endpoint.base_url,
+        api_key=endpoint.api_key,
+        model=endpoint.model,
+        deadlines=Deadlines(wall=settings.llm_timeout_seconds),
+        deadlines_for={"rewrite": Deadlines(wall=settings.rewrite_timeout_seconds)},
+    )
+    stack.push_async_callback(model.aclose)
+    told = engine.context_tokens if engine and embedded else await _ask_endpoint(model, settings.llm_model)
+    context = settings.llm_context_tokens or told or DEFAULT_CONTEXT_TOKENS
+    manners: Manners = BASE if embedded else PROFILES[settings.llm_profile]
+    return Pipeline(
+        model=model,
+        retriever=index.retriever,
+        manners=manners,
+        limits=Limits(
+            rewrite_seconds=settings.rewrite_timeout_seconds,
+            passages=min(settings.retrieval_passages, EMBEDDED_PASSAGES) if embedded else settings.retrieval_passages,
+            context_tokens=context,
+            answer_tokens=EMBEDDED_ANSWER_TOKENS if embedded else settings.llm_max_tokens,
+        ),
+        weights=WEIGHTS_OF_BASE if manners.flat else WEIGHTS_OF_ENDPOINT,
+        threshold=Threshold(similarity=settings.retrieval_min_similarity),
+        names=(settings.bot_name,),
+        rewriting=settings.rewrite_enabled,
+    )
+
+
+async def _ask_endpoint(model: HttpChatModel, wanted: str) -> int | None:
+    """The context length the endpoint tells, if it does. Raises `ModelError` if it cannot be used."""
+    info = await model.describe()
+    if wanted and info.models and not any(name == wanted or name.startswith(f"{wanted}:") for name in info.models):
+        listed = ", ".join(info.models[:5])
+        raise ModelRejected(f"The endpoint does not serve the model of LLM_MODEL; it lists: {listed}. Set LLM_MODEL.")
+    if not info.models:
+        raise ModelError("The endpoint at LLM_BASE_URL lists no model: load one, or check the address.")
+    return info.context_tokens
+
+
+async def _keep_sound(index: Index) -> None:
+    """Once after the start: vectors that got lost or damaged are made again from the text."""
+    try:
+        health = await check(index)
+        if not health.ok:
+            log.warning("%s They are made again now; until then the search is by words only.", health)
+            await rebuild(index, health)
+    except ThreadwiseError as error:
+        log.warning("The index could not be checked: %s", error)
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
