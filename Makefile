@@ -24,8 +24,7 @@ $(VENV)/dev.stamp: requirements/dev.lock $(VENV)/run.stamp
 	@touch $@
 
 chat: $(VENV)/run.stamp  ## Ask the project's own guide, on the embedded model; questions can be piped in
-	@$(BIN)/threadwise ingest --if-changed docs
-	@$(BIN)/threadwise chat
+	@$(BIN)/threadwise chat --docs docs
 
 test: $(VENV)/dev.stamp  ## Install and run every test
 	@$(BIN)/python -m pytest
