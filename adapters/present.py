@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.types import Answer, Citation
+from core.types import Answer, Citation, titled
 
 CUT_OFF = "(cut off: the model stopped in the middle)"
 AT_LIMIT = "(cut at the longest answer allowed)"
@@ -32,9 +32,4 @@ def remarks(answer: Answer) -> list[str]:
 
 def source_lines(citations: tuple[Citation, ...]) -> list[str]:
     """One line a source: number, title, heading, where it is."""
-    return [
-        f"[{citation.number}] {citation.title}"
-        + (f" > {citation.heading}" if citation.heading else "")
-        + f" ({citation.source})"
-        for citation in citations
-    ]
+    return [f"[{c.number}] {titled(c.title, c.heading)} ({c.source})" for c in citations]

@@ -41,12 +41,13 @@ async def ingest(settings: Settings, paths: Sequence[Path]) -> int:
 
 async def chat(settings: Settings, docs: Sequence[Path]) -> int:
     """`threadwise chat`: until end of file or `/quit`. Raises `ThreadwiseError`."""
+    # Into a file: the terminal belongs to the conversation.
+    logs.set_up(settings.log_level, settings.data_dir / LOG_FILE)
     errors = Console(stderr=True, highlight=False)
     console = Console(highlight=False)
     with _telling(errors) as tell:
         async with open_app(settings, tell) as app:
             tell("")
-            logs.set_up(settings.log_level, settings.data_dir / LOG_FILE)
             if docs:
                 report = await _ingest(app.index, docs, errors)
                 if report.failed or report.added or report.changed or report.removed:

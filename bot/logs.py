@@ -32,6 +32,8 @@ def set_up(level: str, path: Path | None = None) -> None:
         handler = logging.StreamHandler(sys.stderr)
     else:
         handler = RotatingFileHandler(path, maxBytes=_FILE_BYTES, backupCount=1, encoding="utf-8", delay=True)
+    # A log that cannot be written (disk full, directory gone) must not litter the terminal with tracebacks.
+    logging.raiseExceptions = False
     handler.setFormatter(_Redacted(_FORMAT))
     root = logging.getLogger()
     for old in list(root.handlers):

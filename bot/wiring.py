@@ -16,7 +16,7 @@ from adapters.store import SqlConversationStore
 from bot.config import Settings
 from bot.engine import EMBEDDING_TOKENS, Endpoint, Engine
 from bot.engine import start as start_engine
-from core.errors import ModelError, ModelRejected, ThreadwiseError
+from core.errors import ModelError, ModelRejected, ModelTimeout, ThreadwiseError
 from core.index.embedder import HttpEmbedder
 from core.index.health import check, rebuild
 from core.index.index import Index, open_index
@@ -150,7 +150,10 @@ async def _pipeline(settings: Settings, engine: Engine | None, index: Index, sta
 
 async def _ask_endpoint(model: HttpChatModel, wanted: str) -> int | None:
     """The context length the endpoint tells, if it does. Raises `ModelError` if it cannot be used."""
-    info = await model.describe()
+    try:
+        info = await model.describe()
+    except ModelTimeout as error:
+        raise ModelTimeout(f"{error} Check LLM_BASE_URL, or wait until the model is loaded.") from error
     if wanted and info.models and not any(name == wanted or name.startswith(f"{wanted}:") for name in info.models):
         listed = ", ".join(info.models[:5])
         raise ModelRejected(f"The endpoint does not serve the model of LLM_MODEL; it lists: {listed}. Set LLM_MODEL.")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from core.types import NOT_IN_DOCUMENTS, ChatRequest, Message, Passage, Turn
+from core.types import NOT_IN_DOCUMENTS, ChatRequest, Message, Passage, Turn, titled
 
 CONTEXT_OPEN: Final = "<<<CONTEXT>>>"
 CONTEXT_CLOSE: Final = "<<<END CONTEXT>>>"
@@ -220,12 +220,11 @@ def instructions(summary: str) -> str:
 
 def context_block(passages: Sequence[Passage], nonce: str) -> str:
     """The passages, numbered from 1, between the delimiters."""
-    body = "\n\n".join(f"[{n}] {_heading(p)}\n{p.text}" for n, p in enumerate(passages, 1)) or "(no passages)"
+    body = (
+        "\n\n".join(f"[{n}] {titled(p.title, p.heading)}\n{p.text}" for n, p in enumerate(passages, 1))
+        or "(no passages)"
+    )
     return f"{CONTEXT_OPEN} {nonce}\n{body}\n{CONTEXT_CLOSE} {nonce}"
-
-
-def _heading(passage: Passage) -> str:
-    return " > ".join(part for part in (passage.title, passage.heading) if part)
 
 
 def _as_chat(opening: str, history: Sequence[Turn], asked: str, manners: Manners) -> tuple[Message, ...]:

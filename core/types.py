@@ -83,6 +83,11 @@ class Passage:
     """Set by whoever ranks: cosine similarity, BM25 or fused weight; higher is better."""
 
 
+def titled(title: str, heading: str) -> str:
+    """Title and heading path as one line; a heading that only repeats the title is left out."""
+    return " > ".join(part for part in (title, heading if heading != title else "") if part)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hits:
     """What one query found, by both kinds of search, best first."""
