@@ -41,7 +41,7 @@ Ctrl-C stops an answer, not the program."""
 
 _STATUS_WORDS: Final = {
     QueryStatus.SKIPPED: "skipped: the typed words were searched, no model was asked",
-    QueryStatus.REWRITTEN: "rewritten",
+    QueryStatus.REWRITTEN: "rewritten (the typed words were searched beside it)",
     QueryStatus.REJECTED: "rejected: the model's rewrite was not usable, the typed words were searched",
     QueryStatus.FAILED: "failed: the rewrite could not be made, the typed words were searched",
     QueryStatus.SHED: "left out under load: the typed words were searched",

@@ -26,6 +26,7 @@ examples:
   threadwise ingest docs/ README.md      read documents into the index
   threadwise chat                        ask about them, in the terminal
   threadwise chat --docs docs/           both: read what has changed, then ask
+  threadwise eval FILE --docs docs/      measure what follow-ups find
   echo 'How do I install it?' | threadwise chat
   LLM_BASE_URL=http://127.0.0.1:8000/v1 threadwise chat      with your own model
 
@@ -38,6 +39,16 @@ examples:
 
 Run it again after documents have changed: only what changed is read, and files that are gone disappear
 from the index. Ends with exit code 1 if a file could not be read; the others are ingested all the same.
+"""
+_EVAL_EXAMPLES: Final = """\
+examples:
+  threadwise eval questions.jsonl --docs docs/
+  threadwise eval questions.jsonl --corpus passages.jsonl --json > result.json
+
+A line of FILE: {"id": "1", "turns": [{"role": "user", "text": "..."}, {"role": "assistant", "text": "..."}],
+"question": "and on ARM?", "relevant": ["install.md#ARM"], "kind": "followup", "gold_rewrite": "..."}
+With --docs a relevant id is path#Heading, with the path inside DIR; with --corpus it is the id of a passage,
+{"id": "p1", "title": "...", "text": "..."}. See docs/evaluation.md.
 """
 _CHAT_EXAMPLES: Final = """\
 examples:
@@ -67,8 +78,12 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 async def _run(arguments: argparse.Namespace, settings: Settings) -> int:
     # Imported late: `--help` and a wrong setting need none of it, and it takes half a second.
-    from bot.commands import chat, ingest
+    from bot.commands import chat, evaluate, ingest
 
+    if arguments.command == "eval":
+        return await evaluate(
+            settings, arguments.file, arguments.docs, arguments.corpus, arguments.limit, arguments.json
+        )
     if arguments.command == "ingest":
         logs.set_up(settings.log_level)
         return await ingest(settings, arguments.paths)
@@ -99,6 +114,21 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     ingest.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a file, or a folder with all below it")
+
+    evaluation = commands.add_parser(
+        "eval",
+        help="measure what follow-ups find",
+        description="Runs labelled conversations and compares what the typed words, the rewrite, the fused search and "
+        "a gold rewrite find.",
+        epilog=_EVAL_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    evaluation.add_argument("file", type=Path, metavar="FILE", help="conversations, one JSON object a line")
+    documents = evaluation.add_mutually_exclusive_group(required=True)
+    documents.add_argument("--docs", type=Path, metavar="DIR", help="the documents, as for ingest")
+    documents.add_argument("--corpus", type=Path, metavar="FILE", help="passages, one JSON object a line")
+    evaluation.add_argument("--limit", type=int, metavar="N", help="only the first N conversations")
+    evaluation.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
     chat = commands.add_parser(
         "chat",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -58,6 +59,23 @@ async def chat(settings: Settings, docs: Sequence[Path]) -> int:
     return 0
 
 
+async def evaluate(
+    settings: Settings, file: Path, docs: Path | None, corpus: Path | None, limit: int | None, as_json: bool
+) -> int:
+    """`threadwise eval`: prints a table, or JSON. Raises `ThreadwiseError`."""
+    from bot import evaluate as evaluation
+
+    logs.set_up(settings.log_level)
+    console = Console(stderr=True, highlight=False)
+    with _bar(console) as advance:
+        result = await evaluation.evaluate(settings, file, docs, corpus, limit, advance)
+    if as_json:
+        print(json.dumps(result.as_json(), indent=1, ensure_ascii=False))  # noqa: T201 - this is its output
+    else:
+        evaluation.print_evaluation(result, Console(highlight=False, width=None if sys.stdout.isatty() else 160))
+    return 0
+
+
 async def _ingest(index: Index, paths: Sequence[Path], console: Console) -> IngestReport:
     with _progress(console) as advance:
         return await ingest_paths(paths, index, on_progress=advance)
@@ -78,13 +96,24 @@ def print_report(report: IngestReport, console: Console) -> None:
 @contextmanager
 def _progress(console: Console) -> Iterator[Callable[[Step], None]]:
     """A bar for an ingest at a terminal; nothing in a pipe."""
+    with _bar(console) as advance:
+
+        def step(progress: Step) -> None:
+            what = "embedding passages again" if progress.stage == "passages" else "reading documents"
+            advance(what, progress.done, progress.total)
+
+        yield step
+
+
+@contextmanager
+def _bar(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar that is told what goes on, how much is done, and of how much (0: not known)."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("reading documents", total=None)
+        task = bar.add_task("starting", total=None)
 
-        def advance(step: Step) -> None:
-            what = "embedding passages again" if step.stage == "passages" else "reading documents"
-            bar.update(task, description=what, completed=step.done, total=step.total)
+        def advance(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total or None)
 
         yield advance
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import httpx
@@ -62,7 +63,7 @@ async def open_index_only(settings: Settings, tell: Tell) -> AsyncIterator[Index
     async with AsyncExitStack() as stack:
         stack.enter_context(lock_data_dir(settings.data_dir))
         engine = await _engine(settings, stack, tell, chat=False)
-        yield await _index(settings, engine, stack)
+        yield await _index(settings, engine, stack, settings.data_dir)
 
 
 @asynccontextmanager
@@ -75,7 +76,7 @@ async def open_app(settings: Settings, tell: Tell) -> AsyncIterator[App]:
         if interrupted := await store.recover():
             log.warning("%d questions were left unanswered by the last run", interrupted)
         engine = await _engine(settings, stack, tell, chat=settings.llm_base_url is None)
-        index = await _index(settings, engine, stack)
+        index = await _index(settings, engine, stack, settings.data_dir)
         pipeline = await _pipeline(settings, engine, index, stack)
         watch = asyncio.create_task(_keep_sound(index))
         stack.push_async_callback(_cancelled, watch)
@@ -88,6 +89,24 @@ async def open_app(settings: Settings, tell: Tell) -> AsyncIterator[App]:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """An index of its own and the pipeline over it, for measuring."""
+
+    index: Index
+    pipeline: Pipeline
+
+
+@asynccontextmanager
+async def open_bench(settings: Settings, directory: Path, tell: Tell) -> AsyncIterator[Bench]:
+    """The pipeline over an index in `directory`; `DATA_DIR` itself may be in use meanwhile."""
+    async with AsyncExitStack() as stack:
+        stack.enter_context(lock_data_dir(directory))
+        engine = await _engine(settings, stack, tell, chat=settings.llm_base_url is None)
+        index = await _index(settings, engine, stack, directory)
+        yield Bench(index=index, pipeline=await _pipeline(settings, engine, index, stack))
+
+
 async def _engine(settings: Settings, stack: AsyncExitStack, tell: Tell, *, chat: bool) -> Engine | None:
     """The embedded models that the settings leave to us; None if there is none."""
     embeddings = settings.embedding_base_url is None
@@ -98,7 +117,7 @@ async def _engine(settings: Settings, stack: AsyncExitStack, tell: Tell, *, chat
     return engine
 
 
-async def _index(settings: Settings, engine: Engine | None, stack: AsyncExitStack) -> Index:
+async def _index(settings: Settings, engine: Engine | None, stack: AsyncExitStack, data_dir: Path) -> Index:
     endpoint = engine.embeddings if engine else None
     limit = EMBEDDING_TOKENS if endpoint else settings.embedding_max_tokens
     if endpoint is None:
@@ -109,7 +128,7 @@ async def _index(settings: Settings, engine: Engine | None, stack: AsyncExitStac
     embedder = HttpEmbedder(client, endpoint.base_url, endpoint.model, api_key=endpoint.api_key, max_tokens=limit)
     if settings.embedding_base_url is not None:
         await embedder.embed([PROBE_TEXT])
-    index = await open_index(settings.data_dir, embedder)
+    index = await open_index(data_dir, embedder)
     stack.push_async_callback(index.close)
     index.warm_up()
     return index

@@ -99,7 +99,7 @@ class Pipeline:
         typed_search = asyncio.create_task(self._search(asked.text, asked.scope))
         try:
             with clock.stage("rewrite"):
-                query, rewrite_mark = await self._rewrite(asked)
+                query, rewrite_mark = await self.rewrite(asked)
             with clock.stage("retrieve"):
                 rewritten, rewritten_mark = None, None
                 if query.text != asked.text:
@@ -112,18 +112,25 @@ class Pipeline:
         marks = tuple(mark for mark in (rewrite_mark, rewritten_mark or typed_mark) if mark)
         if typed is None and rewritten is None:
             return query, Retrieval(failed=True), marks
-        passages = fuse(
-            typed,
-            rewritten,
-            queries=(asked.text, query.text),
-            limit=self.limits.passages,
-            weights=self.weights,
-            threshold=self.threshold,
-        )
+        passages = self.fuse(asked, query, typed, rewritten, limit=self.limits.passages)
         metrics.RETRIEVED_PASSAGES.observe(len(passages))
         return query, Retrieval(passages=tuple(map(clean_passage, passages))), marks
 
-    async def _rewrite(self, asked: Question) -> tuple[Query, Degradation | None]:
+    def fuse(
+        self, asked: Question, query: Query, typed: Hits | None, rewritten: Hits | None, *, limit: int
+    ) -> tuple[Passage, ...]:
+        """The best passages of the searches for the typed words and for the query, where that is another."""
+        return fuse(
+            typed,
+            rewritten,
+            queries=(asked.text, query.text),
+            limit=limit,
+            weights=self.weights.even() if query.beside_typed else self.weights,
+            threshold=self.threshold,
+        )
+
+    async def rewrite(self, asked: Question) -> tuple[Query, Degradation | None]:
+        """What is searched for a sanitized question, and the mark of a failed rewrite."""
         query = Query(text=asked.text, status=QueryStatus.SKIPPED, reason="switched off")
         mark = None
         if self.rewriting:

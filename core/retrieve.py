@@ -30,6 +30,11 @@ class Weights:
     dense: float = 1.0
     keyword: float = 1.0
 
+    def even(self) -> Weights:
+        """The same, with the typed words counting as much as the rewrite."""
+        most = max(self.typed, self.rewritten)
+        return replace(self, typed=most, rewritten=most)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threshold:

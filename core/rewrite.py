@@ -94,7 +94,8 @@ async def rewrite(
         text = validate(reply, question, history, summary)
     except Rejected as rejection:
         return Query(text=question, status=QueryStatus.REJECTED, reason=str(rejection))
-    return Query(text=text, status=QueryStatus.REWRITTEN)
+    lack = left_out(text, question)
+    return Query(text=text, status=QueryStatus.REWRITTEN, reason=lack, beside_typed=bool(lack))
 
 
 def validate(reply: str, question: str, history: Sequence[Turn], summary: str = "") -> str:
@@ -112,6 +113,20 @@ def validate(reply: str, question: str, history: Sequence[Turn], summary: str = 
         raise Rejected("an answer, not a query")
     _check_faithful(query, question, history, summary)
     return query
+
+
+def left_out(query: str, question: str) -> str:
+    """What of the typed words a usable query lacks, in a short phrase; empty if nothing that matters.
+
+    Such a query still names the subject, which the typed words leave out: the two are searched side by side.
+    """
+    searched = _squeeze(query)
+    if any(_code(code) not in searched for code in words.identifiers(question)):
+        return "lost an identifier"
+    typed = words.stems(question)
+    if typed and words.script(question) in words.SPACED_SCRIPTS and not typed & words.stems(query):
+        return "lost what was asked"
+    return ""
 
 
 def _unwrap(reply: str) -> str:
@@ -163,17 +178,13 @@ def _check_faithful(query: str, question: str, history: Sequence[Turn], summary:
         raise Rejected("nothing to search for")
     if len(in_query - known) > MAX_NOVEL_SHARE * len(in_query):
         raise Rejected("drifted from the conversation")
-    if in_question and words.script(question) in words.SPACED_SCRIPTS and not in_question & in_query:
-        raise Rejected("lost the question")
     new_names = words.names(question) - words.stems(said)
     if words.stands_alone(question) and new_names and words.names(said) & in_query - in_question:
         raise Rejected("mixed in an earlier subject")
 
 
 def _check_codes(query: str, question: str, said: str) -> None:
-    searched, heard = _squeeze(query), _squeeze(f"{said} {question}")
-    if any(_code(code) not in searched for code in words.identifiers(question)):
-        raise Rejected("lost an identifier")
+    heard = _squeeze(f"{said} {question}")
     # A CamelCase word is a term of the field and may be put in; a number or a path may not.
     if any(_code(code) not in heard for code in words.identifiers(query) if not code.isalpha()):
         raise Rejected("invented an identifier")

@@ -64,6 +64,8 @@ class Query:
     status: QueryStatus
     reason: str = ""
     """One short phrase for the operator and `/rewrite`, e.g. "several lines"."""
+    beside_typed: bool = False
+    """The rewrite left out something of the typed words, so they count as much as it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from core.errors import ContextTooLong, ModelCut, ModelTimeout, ModelUnavailable
 from core.outcome import MODEL_DOWN, MODEL_DOWN_NOTHING, NO_ANSWER, NOT_BORNE_OUT, NOTHING_ASKED, SEARCH_FAILED
 from core.pipeline import Limits, Pipeline
 from core.prompts import BASE, CONTEXT_CLOSE, GEMMA3, Manners
+from core.retrieve import Weights
 from core.types import NOT_IN_DOCUMENTS, Answer, Degradation, QueryStatus, Question, Turn
 from tests.fakes import HERON, KESTREL, LEAVE, ScriptedModel, ScriptedRetriever, passage, shown_by
 
@@ -106,6 +107,13 @@ async def test_a_bug_in_a_stage_is_logged_with_its_traceback_and_the_answer_stil
     assert answer.text == "Every 90 days [1]."
     assert answer.degraded == (Degradation(stage="rewrite", reason="bug"),)
     assert "ZeroDivisionError" in caplog.text
+
+
+async def test_a_rewrite_that_left_something_out_is_fused_evenly_with_the_typed_words():
+    model = ScriptedModel(rewrite=["Kestrel oil"], generate=["HV-12 [1]."])
+    answer = await ask(pipeline(model, weights=Weights(typed=0.0)), "and is HV-12, its valve kit", (OIL,))
+    assert answer.query.beside_typed
+    assert {"d1.md", "d2.md"} <= {p.source for p in answer.passages}
 
 
 async def test_rewriting_can_be_switched_off():

@@ -35,6 +35,10 @@ def test_a_weight_of_zero_takes_the_typed_words_out_but_not_where_they_are_all_t
     assert ids(typed=Hits(dense=(A,)), weights=alone) == ["a"]
 
 
+def test_even_weights_let_the_typed_words_count_as_much_as_the_rewrite():
+    assert Weights(typed=0.0, rewritten=1.3).even() == Weights(typed=1.3, rewritten=1.3)
+
+
 def test_each_passage_is_there_once_and_no_more_than_the_limit():
     assert ids(typed=Hits(dense=(A, B, C), keyword=(C, B, A)), rewritten=Hits(dense=(A, B)), limit=2) == ["a", "b"]
 

@@ -1,0 +1,169 @@
+"""Measuring follow-ups on labelled conversations: the items, the numbers, the table. No I/O but the file's text.
+
+An item is a line of JSON: `id`, `turns` (the history: `role`, `text`), `question`, `relevant` (ids of the
+passages that answer it; empty if none does), `kind`, `gold_rewrite` (a good query, may be null).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from core.errors import IngestError
+from core.types import Turn
+
+DEPTH: Final = 10
+"""Ranks that are looked at."""
+COLUMNS: Final = ("typed", "rewrite", "searched", "gold")
+"""The typed words, the rewrite alone, the two as the bot fuses them, the gold rewrite."""
+FOLLOW_UPS: Final = frozenset({"followup", "clarification"})
+NO_ANSWER: Final = "(no answer)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One turn to evaluate."""
+
+    id: str
+    history: tuple[Turn, ...]
+    question: str
+    relevant: frozenset[str]
+    kind: str
+    gold: str
+    """Empty where there is none."""
+    needs_history: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """Means over the items of a group; each 0 to 1."""
+
+    recall_1: float
+    recall_5: float
+    recall_10: float
+    ndcg_5: float
+
+
+def items(text: str) -> list[Item]:
+    """The items in the lines of a file. Raises `IngestError` naming the line that is none."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            found.append(_item(json.loads(line)))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise IngestError(f"line {number} is no evaluation item: {type(error).__name__}: {error}") from error
+    if not found:
+        raise IngestError("the file holds no evaluation item")
+    return found
+
+
+def _item(row: Mapping[str, Any]) -> Item:
+    return Item(
+        id=str(row["id"]),
+        history=pairs([(str(turn["role"]), str(turn["text"])) for turn in row["turns"]]),
+        question=str(row["question"]),
+        relevant=frozenset(map(str, row["relevant"])),
+        kind=str(row.get("kind") or "unlabelled"),
+        gold=str(row.get("gold_rewrite") or ""),
+        needs_history=bool(row.get("needs_history")),
+    )
+
+
+def pairs(turns: Sequence[tuple[str, str]]) -> tuple[Turn, ...]:
+    """Messages as pairs; messages of the user in a row are one question, one without an answer says so."""
+    made: list[Turn] = []
+    asked: list[str] = []
+    for role, text in turns:
+        if role == "user":
+            asked.append(text)
+        elif asked:
+            made.append(Turn(question="\n".join(asked), answer=text.strip() or NO_ANSWER))
+            asked = []
+    if asked:
+        made.append(Turn(question="\n".join(asked), answer=NO_ANSWER))
+    return tuple(made)
+
+
+def score(ranked: Sequence[str], relevant: frozenset[str]) -> Scores:
+    """Of one ranking of distinct ids, best first, against at least one relevant id (binary gains)."""
+    gains = [id_ in relevant for id_ in ranked[:DEPTH]]
+    ideal = sum(1 / math.log2(rank + 2) for rank in range(min(5, len(relevant))))
+    return Scores(
+        recall_1=sum(gains[:1]) / len(relevant),
+        recall_5=sum(gains[:5]) / len(relevant),
+        recall_10=sum(gains) / len(relevant),
+        ndcg_5=sum(gain / math.log2(rank + 2) for rank, gain in enumerate(gains[:5])) / ideal,
+    )
+
+
+def mean(scores: Sequence[Scores]) -> Scores:
+    """The mean of at least one."""
+    count = len(scores)
+    return Scores(
+        recall_1=sum(s.recall_1 for s in scores) / count,
+        recall_5=sum(s.recall_5 for s in scores) / count,
+        recall_10=sum(s.recall_10 for s in scores) / count,
+        ndcg_5=sum(s.ndcg_5 for s in scores) / count,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What was found for one item, by column; columns without a ranking are absent."""
+
+    item: Item
+    rankings: Mapping[str, Sequence[str]]
+    query: str
+    status: str
+    reason: str
+    seconds: float
+    """Of the rewrite; 0 where there was none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of the table: a group of items and its scores by column."""
+
+    group: str
+    count: int
+    scores: Mapping[str, Scores]
+
+
+def table(outcomes: Iterable[Outcome]) -> list[Row]:
+    """Scores by kind of turn, then of the follow-ups together, those that need history, and all."""
+    groups: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        if not outcome.item.relevant:
+            continue
+        kind = outcome.item.kind
+        names = [kind, "all with labels"]
+        if kind in FOLLOW_UPS:
+            names.append("follow-ups, all")
+            if outcome.item.needs_history:
+                names.append("follow-ups that need history")
+        for name in names:
+            groups.setdefault(name, []).append(outcome)
+    last = ("follow-ups, all", "follow-ups that need history", "all with labels")
+    order = [name for name in sorted(groups) if name not in last] + [name for name in last if name in groups]
+    return [_row(name, groups[name]) for name in order]
+
+
+def _row(name: str, members: Sequence[Outcome]) -> Row:
+    scores = {}
+    for column in COLUMNS:
+        # The gold column is compared with the others only where every item of the group has one.
+        found = [score(o.rankings[column], o.item.relevant) for o in members if column in o.rankings]
+        if len(found) == len(members):
+            scores[column] = mean(found)
+    return Row(group=name, count=len(members), scores=scores)
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value below which `share` of `values` are; 0 for none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, math.floor(share * len(ordered)))] if ordered else 0.0
