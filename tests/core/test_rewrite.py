@@ -88,7 +88,7 @@ async def test_what_is_no_usable_query_is_thrown_away_for_the_typed_words(reply:
 @pytest.mark.parametrize(
     ("typed", "query"),
     [
-        ("Does HV-12 fit a 1 mm gap?", "Is that right for the Kestrel oil"),
+        ("and does HV-12 fit?", "oil of the Kestrel"),
         ('what does "no route" mean there?', "Kestrel message meaning"),
         ("and with --force?", "oil of the Kestrel"),
         ("in v1.31?", "oil of the Kestrel"),
