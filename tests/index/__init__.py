@@ -1,0 +1,1 @@
+"""Documents to passages to hits: readers, chunks, vectors, catalog, ingest and search."""

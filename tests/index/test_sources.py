@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from core.index.records import Root
+from core.index.sources import Scan, scan
+
+
+def sources(result: Scan) -> list[str]:
+    return [found.source for found in result.files]
+
+
+def write(folder: Path, *names: str) -> Path:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"Text of {name}.")
+    return folder
+
+
+def known(number: int, path: Path, label: str) -> Root:
+    return Root(id=number, path=str(path), label=label, whole=True)
+
+
+def test_a_source_begins_with_the_folders_name_wherever_the_command_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docs = write(tmp_path / "docs", "a.md", "sub/b.html", "sub/c.TXT")
+    expected = ["docs/a.md", "docs/sub/b.html", "docs/sub/c.TXT"]
+    assert sources(scan([docs], [])) == expected
+    monkeypatch.chdir(docs)
+    assert sources(scan([Path(".")], [])) == expected
+    monkeypatch.chdir(tmp_path)
+    assert sources(scan([Path("docs/")], [])) == expected
+
+
+def test_other_kinds_and_hidden_things_are_skipped(tmp_path: Path) -> None:
+    docs = write(tmp_path / "docs", "a.md", "b.png", "Makefile", ".git/c.md", "node_modules/d.md", ".hidden.md")
+    result = scan([docs], [])
+    assert sources(result) == ["docs/a.md"]
+    assert result.skipped == 2
+
+
+def test_a_file_named_by_itself_must_be_readable(tmp_path: Path) -> None:
+    write(tmp_path, "b.png")
+    result = scan([tmp_path / "b.png", tmp_path / "missing.md"], [])
+    assert [reason for _, reason in result.failed] == ["not Markdown, HTML or text", "no such file or directory"]
+
+
+def test_a_file_has_the_same_source_alone_and_with_its_folder(tmp_path: Path) -> None:
+    docs = write(tmp_path / "docs", "a.md", "sub/b.md")
+    assert sources(scan([docs / "a.md"], [])) == ["docs/a.md"]
+    assert sources(scan([docs / "sub" / "b.md"], [known(1, docs, "docs")])) == ["docs/sub/b.md"]
+
+
+def test_files_in_two_given_folders_are_counted_once(tmp_path: Path) -> None:
+    docs = write(tmp_path / "docs", "a.md", "sub/b.md")
+    result = scan([docs / "sub", docs, docs, docs / "a.md", docs / "sub" / "b.md"], [])
+    assert sources(result) == ["docs/a.md", "docs/sub/b.md"]
+
+
+def test_a_folder_inside_a_known_one_belongs_to_it(tmp_path: Path) -> None:
+    docs = write(tmp_path / "docs", "a.md", "sub/b.md")
+    result = scan([docs / "sub"], [known(1, docs, "docs")])
+    assert sources(result) == ["docs/sub/b.md"]
+    assert result.covered == ["docs/sub/"]
+
+
+def test_a_folder_around_a_known_one_takes_its_files_over(tmp_path: Path) -> None:
+    docs = write(tmp_path / "docs", "a.md", "sub/b.md")
+    result = scan([docs], [known(1, docs / "sub", "sub")])
+    assert sources(result) == ["docs/a.md", "docs/sub/b.md"]
+    assert set(result.covered) == {"docs/", "sub/"}
+
+
+def test_two_folders_of_one_name_are_told_apart_and_a_moved_one_keeps_it(tmp_path: Path) -> None:
+    one, two = write(tmp_path / "one" / "docs", "a.md"), write(tmp_path / "two" / "docs", "a.md")
+    assert sources(scan([one, two], [])) == ["docs/a.md", "two/docs/a.md"]
+    assert sources(scan([two], [known(1, one, "docs")])) == ["two/docs/a.md"]
+    assert sources(scan([two], [known(1, tmp_path / "gone" / "docs", "docs")])) == ["docs/a.md"]
+
+
+def test_links_inside_the_folder_are_followed_once_and_loops_end(tmp_path: Path) -> None:
+    docs = write(tmp_path / "docs", "real/a.md")
+    (docs / "loop").symlink_to(docs)
+    (docs / "real" / "up").symlink_to("..")
+    (docs / "same.md").symlink_to("real/a.md")
+    (docs / "self.md").symlink_to("self.md")
+    assert sources(scan([docs], [])) == ["docs/real/a.md"]
+
+
+def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    write(tmp_path, "secret.md", "outside/c.md")
+    docs = write(tmp_path / "docs", "a.md")
+    (docs / "b.md").symlink_to(tmp_path / "secret.md")
+    (docs / "out").symlink_to(tmp_path / "outside")
+    result = scan([docs], [])
+    assert sources(result) == ["docs/a.md"]
+    assert result.skipped == 2
+
+
+def test_hostile_names_become_one_readable_line(tmp_path: Path) -> None:
+    docs = write(tmp_path / "docs", "a\nb.md", "c\x1b[31m.md", "d\u202eelif.md", "%s {0} 'x\".md", "é.md")
+    with open(os.path.join(os.fsencode(docs), b"bad\xff.md"), "w") as file:
+        file.write("text")
+    result = sources(scan([docs], []))
+    assert len(result) == 6
+    assert all(source.isprintable() and source.encode() for source in result)
+    assert "docs/%s {0} 'x\".md" in result
+    assert "docs/é.md" in result
+
+
+def test_a_thousand_folders_deep_is_no_problem(tmp_path: Path) -> None:
+    deep = tmp_path / "docs"
+    deep.mkdir()
+    here = os.getcwd()
+    try:
+        os.chdir(deep)
+        for _ in range(300):
+            os.mkdir("dir")
+            os.chdir("dir")
+        Path("a.md").write_text("text")
+    finally:
+        os.chdir(here)
+    assert len(scan([deep], []).files) == 1
