@@ -41,7 +41,7 @@ Ctrl-C stops an answer, not the program."""
 
 _STATUS_WORDS: Final = {
     QueryStatus.SKIPPED: "skipped: the typed words were searched, no model was asked",
-    QueryStatus.REWRITTEN: "rewritten (the typed words were searched beside it)",
+    QueryStatus.REWRITTEN: "rewritten",
     QueryStatus.REJECTED: "rejected: the model's rewrite was not usable, the typed words were searched",
     QueryStatus.FAILED: "failed: the rewrite could not be made, the typed words were searched",
     QueryStatus.SHED: "left out under load: the typed words were searched",
@@ -148,7 +148,10 @@ class TerminalChannel:
         status = _STATUS_WORDS[turn.query_status] if turn.query_status else "not searched yet"
         self._say(f"You typed:    {_short(turn.typed, 300)}")
         self._say(f"Searched for: {turn.searched or '(nothing)'}")
-        self._say(f"Status:       {status}{f' ({turn.query_reason})' if turn.query_reason else ''}")
+        reason = f" ({turn.query_reason})" if turn.query_reason else ""
+        if reason and turn.query_status is QueryStatus.REWRITTEN:
+            reason = f" ({turn.query_reason}: your own words were searched as well and count as much)"
+        self._say(f"Status:       {status}{reason}")
 
     async def _sources(self, _: str) -> None:
         if (turn := await self._last_turn()) is None:

@@ -213,9 +213,10 @@ def _import_xllamacpp() -> Any:
                 f"This processor cannot run the embedded model (no {', '.join(absent)}):"
                 " set LLM_BASE_URL and EMBEDDING_BASE_URL."
             )
-    # The two models share the cores. Threads that wait by spinning would take them from each other (ten times
-    # slower, measured); OpenMP reads this when it is loaded.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # Threads that wait for each other by spinning are up to ten times slower as soon as anything else wants a
+    # core, the other model first of all. About 50 us of it cost nothing then and keep a quiet machine fast.
+    # OpenMP reads this when it is loaded.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
         import xllamacpp
     except ImportError as error:

@@ -83,6 +83,8 @@ class Hygiene:
     question: str
     names: tuple[str, ...] = ()
     """Names the bot goes by: it may echo them as a label."""
+    trusts_markers: bool = True
+    """False for a weak model, whose citations are made from what its text was taken from, not from its word."""
     stops: tuple[str, ...] = ()
     """Texts at which a run-on begins: the prompt's own labels."""
 
@@ -159,6 +161,8 @@ class Hygiene:
         return bool(url) and any(url in text for text in held_by)
 
     def _marker(self, match: re.Match[str]) -> str:
+        if not self.trusts_markers:
+            return ""
         numbers = document_numbers(self.passages)
         given = [int(number) for number in re.findall(r"\d+", match.group(1))]
         kept = dict.fromkeys(numbers[number - 1] for number in given if 0 < number <= len(numbers))

@@ -161,7 +161,13 @@ class Pipeline:
         """Generates; once more with half the context where the endpoint takes less than was thought."""
         for context in (self.limits.context_tokens, self.limits.context_tokens // 2):
             request, fitted = self._request(asked, passages, context)
-            hygiene = Hygiene(passages=fitted.passages, question=asked.text, names=self.names, stops=request.stop)
+            hygiene = Hygiene(
+                passages=fitted.passages,
+                question=asked.text,
+                names=self.names,
+                stops=request.stop,
+                trusts_markers=not self.manners.flat,
+            )
             try:
                 with clock.stage("generate"):
                     made = await generate(self.model, request, hygiene, show)

@@ -251,7 +251,8 @@ async def test_of_a_very_long_message_the_beginning_is_read_and_the_answer_says_
 
 
 async def test_what_a_weak_model_makes_up_is_replaced_by_the_passages_and_stays_in_the_conversation():
-    model = ScriptedModel(generate=["Yes, on all platforms.", "The Kestrel pump takes 0.8 L of oil."])
+    made_up = "Set it to use another port on all platforms [1]."
+    model = ScriptedModel(generate=[made_up, "The Kestrel pump takes 0.8 L of oil [3]."])
     pipe = pipeline(model, manners=BASE)
     answer = await ask(pipe, OIL.question)
     assert answer.text.startswith(NOT_BORNE_OUT)

@@ -74,6 +74,12 @@ async def test_a_passage_in_another_scope_or_in_none_is_not_found(index: Index) 
     assert list(await catalog.passages(ids, frozenset({"public", ""}))) == ["a-0"]
 
 
+async def test_passages_of_other_scopes_take_no_places_from_those_that_may_be_seen(index: Index) -> None:
+    await index.catalog.replace([entry(f"x{number}", "zebra", scope="private") for number in range(20)])
+    await index.catalog.replace([entry("a", "a zebra in a long text about other things")])
+    assert await found(index.catalog, "zebra", limit=3) == ["a-0"]
+
+
 async def test_a_large_index_still_ranks_common_words_where_rare_ones_are_found(
     index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,7 +162,7 @@ async def test_a_catalog_locked_by_another_program_is_told(index: Index, monkeyp
 
 
 async def test_removed_words_are_gone_from_the_files(index: Index) -> None:
-    await index.catalog.replace([entry("a", "Kanarienvogel sings"), entry("b", "other")])
+    await index.catalog.replace([entry("a", *["Kanarienvogel sings " * 80] * 40), entry("b", "other")])
     await index.catalog.replace([], removed=["a"])
     await index.catalog.tidy()
     content = b"".join(path.read_bytes() for path in index.directory.iterdir())

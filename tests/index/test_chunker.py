@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from core.errors import IngestError
-from core.index.chunker import LIMIT, TARGET, chunk
+from core.index.chunker import LIMIT, TARGET, _balanced, chunk
 from core.index.document import Chunk, Kind
 from core.index.readers import parse
 
@@ -91,6 +91,10 @@ def test_what_is_cut_out_of_a_list_loses_its_indentation() -> None:
 
 def test_a_fence_that_nothing_closes_is_closed_with_its_chunk() -> None:
     assert cut("```\ncode\n")[0].text == "```\ncode\n```"
+
+
+def test_a_row_of_backticks_in_a_text_cannot_swallow_what_follows() -> None:
+    assert _balanced("a\n```\nb\n~~~\nc") == "a\n\\```\nb\n\\~~~\nc"
 
 
 def test_chunks_know_their_line() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,13 +84,28 @@ def test_two_folders_of_one_name_are_told_apart_and_a_moved_one_keeps_it(tmp_pat
     assert sources(scan([two], [known(1, tmp_path / "gone" / "docs", "docs")])) == ["docs/a.md"]
 
 
-def test_links_inside_the_folder_are_followed_once_and_loops_end(tmp_path: Path) -> None:
+def test_links_inside_the_folder_are_followed_once_and_loops_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     docs = write(tmp_path / "docs", "real/a.md")
     (docs / "loop").symlink_to(docs)
     (docs / "real" / "up").symlink_to("..")
     (docs / "same.md").symlink_to("real/a.md")
     (docs / "self.md").symlink_to("self.md")
+    (docs / "one").mkdir()
+    (docs / "two").mkdir()
+    (docs / "one" / "to_two").symlink_to(docs / "two")
+    (docs / "two" / "to_one").symlink_to(docs / "one")
+    listed: list[str] = []
+    real = os.scandir
+
+    def counted(path: str) -> Any:
+        listed.append(path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", counted)
     assert sources(scan([docs], [])) == ["docs/real/a.md"]
+    assert len(listed) == 4
 
 
 def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import textwrap
 import time
 from array import array
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +120,22 @@ async def test_a_locked_database_fails_in_time_leaves_nothing_hanging_and_comes_
         assert lag[0] < 0.25
         await asyncio.sleep(0.3)
         assert await answered(store) == [("a", 1.0)]
+
+
+async def test_failures_count_only_in_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = VectorStore(tmp_path / "vectors")
+    fails = (True, True, False, True, True, False)
+    coming = iter(fails)
+
+    async def call(*args: Any, **kwargs: Any) -> tuple[dict[str, Any], bytes]:
+        if next(coming):
+            raise RetrievalError("slow")
+        return {"hits": [["a", 1.0]]}, b""
+
+    monkeypatch.setattr(store, "_call", call)
+    for fail in fails:
+        with pytest.raises(RetrievalError, match="slow") if fail else nullcontext():
+            assert await store.query(["c-1"], [1.0], 5) == [("a", 1.0)]
 
 
 async def answered(store: VectorStore) -> list[tuple[str, float]]:
