@@ -21,6 +21,7 @@ from rich.text import Text
 from adapters.dispatcher import Dispatcher
 from adapters.ports import Inbound, StoredTurn, ThreadInfo, ThreadKey, Threads, TurnState
 from adapters.present import remarks, source_lines
+from core.errors import DataDirError
 from core.types import Answer, QueryStatus
 
 PLATFORM: Final = "terminal"
@@ -59,6 +60,7 @@ class TerminalChannel:
         self._interactive = stdin.isatty() and console.is_terminal
         self._thread = _new_thread()
         self._listed: list[ThreadInfo] = []
+        self._all_stored = True
         self._commands: dict[str, Callable[[str], Coroutine[None, None, None]]] = {
             "/new": self._new,
             "/threads": self._list,
@@ -70,14 +72,20 @@ class TerminalChannel:
             "/help": self._help,
         }
 
-    async def run(self) -> None:
-        """Until end of file, `/quit` or Ctrl-D. Raises `DataDirError` when nothing can be stored."""
+    async def run(self) -> bool:
+        """Until end of file, `/quit` or Ctrl-D. False if something could not be stored meanwhile."""
         lines = self._typed_lines() if self._interactive else self._piped_lines()
         async with contextlib.aclosing(lines):
             async for line in lines:
                 if line.casefold() in ("/quit", "/exit"):
-                    return
-                await self._handle(line)
+                    break
+                try:
+                    await self._handle(line)
+                except DataDirError as error:
+                    # A full or locked disk may be usable again by the next question; what was stored stays.
+                    self._all_stored = False
+                    self._say(" ".join(str(error).split()), style="red")
+        return self._all_stored
 
     async def _handle(self, line: str) -> None:
         if not line.startswith("/"):

@@ -41,7 +41,7 @@ async def ingest(settings: Settings, paths: Sequence[Path]) -> int:
 
 
 async def chat(settings: Settings, docs: Sequence[Path]) -> int:
-    """`threadwise chat`: until end of file or `/quit`. Raises `ThreadwiseError`."""
+    """`threadwise chat`: until end of file or `/quit`; 1 if something could not be stored. Raises `ThreadwiseError`."""
     # Into a file: the terminal belongs to the conversation.
     logs.set_up(settings.log_level, settings.data_dir / LOG_FILE)
     errors = Console(stderr=True, highlight=False)
@@ -55,8 +55,8 @@ async def chat(settings: Settings, docs: Sequence[Path]) -> int:
                     print_report(report, errors)
             if app.embedded:
                 errors.print(DEMONSTRATION, style="yellow", soft_wrap=True)
-            await TerminalChannel(app.dispatcher, app.store, stdin=sys.stdin, console=console).run()
-    return 0
+            all_stored = await TerminalChannel(app.dispatcher, app.store, stdin=sys.stdin, console=console).run()
+    return 0 if all_stored else 1
 
 
 async def evaluate(

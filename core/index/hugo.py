@@ -9,7 +9,8 @@ import re
 from typing import Final
 
 _LONGEST: Final = 4000
-"""Characters between the braces; what is longer is no shortcode but text."""
+"""Characters between the braces; what is longer is text. Keeps the search for the end short, too."""
+_CLOSERS: Final = {"<": ">}}", "%": "%}}"}
 _PARAMETER: Final = re.compile(r'([\w-]+)\s*=\s*"([^"]*)"|([\w-]+)\s*=\s*`([^`]*)`|"([^"]*)"|([^\s"=]+)')
 _CALLOUTS: Final = {"note": "Note:", "warning": "Warning:", "caution": "Caution:", "tip": "Tip:", "danger": "Danger:"}
 _UNREADABLE: Final = frozenset({"mermaid", "comment"})
@@ -27,13 +28,9 @@ def reduce_shortcodes(text: str) -> str:
     out: list[str] = []
     position = 0
     code_tab = False
-    # Text without a closing brace would otherwise be searched to its end for each opening one.
-    closers = {"<": text.rfind(">}}"), "%": text.rfind("%}}")}
     while (start := text.find("{{", position)) >= 0:
-        mark = text[start + 2 : start + 3]
-        end = -1
-        if mark in closers and start < closers[mark]:
-            end = text.find({"<": ">}}", "%": "%}}"}[mark], start + 3, start + _LONGEST)
+        closer = _CLOSERS.get(text[start + 2 : start + 3])
+        end = text.find(closer, start + 3, start + _LONGEST) if closer else -1
         if end < 0:
             out.append(text[position : start + 2])
             position = start + 2

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.index.keyword_search import EXACT, RANKED, _in_text
-from core.index.keywords import MOST, search_words
+from core.index.keywords import MOST, any_of, search_words
 from core.index.schema import FULL_TEXT
 
 
@@ -31,6 +31,10 @@ def test_compound_names_are_looked_for_as_a_whole_and_in_parts() -> None:
 def test_a_pasted_log_is_cut_to_its_first_words() -> None:
     words = search_words(" ".join(f"word{number}" for number in range(10_000)))
     assert words == [f"word{number}" for number in range(MOST)]
+
+
+def test_a_quote_inside_a_word_stays_inside() -> None:
+    assert any_of(['a" OR "b']) == '("a"" OR ""b")'
 
 
 @pytest.mark.parametrize(
