@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from core.types import Answer, Citation, titled
+from core.types import CARRIED_OVER, Answer, Citation, titled
 
 CUT_OFF = "(cut off: the model stopped in the middle)"
 AT_LIMIT = "(cut at the longest answer allowed)"
 FILTERED = "(cut by the model's content filter)"
 NO_SOURCE = "(no source was cited: check this answer)"
+CARRIED = "(nothing new was found for this: the passages are those of the question before)"
 TOO_LONG = "(your message was long: only its beginning was read)"
 
 
@@ -25,6 +26,8 @@ def remarks(answer: Answer) -> list[str]:
         lines.append(AT_LIMIT)
     elif ("generate", "content_filter") in reasons:
         lines.append(FILTERED)
+    if ("retrieve", CARRIED_OVER) in reasons:
+        lines.append(CARRIED)
     if answer.passages and not answer.citations and not answer.says_nothing_found:
         lines.append(NO_SOURCE)
     return lines

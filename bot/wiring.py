@@ -26,6 +26,7 @@ from core.llm import Deadlines, HttpChatModel
 from core.pipeline import Limits, Pipeline
 from core.prompts import BASE, PROFILES, Manners
 from core.retrieve import Threshold, Weights
+from core.sanitize import has_control_token
 from core.window import MAX_PAIRS
 
 log = logging.getLogger(__name__)
@@ -178,6 +179,8 @@ async def _ask_endpoint(model: HttpChatModel, wanted: str) -> int | None:
         raise ModelRejected(f"The endpoint does not serve the model of LLM_MODEL; it lists: {listed}. Set LLM_MODEL.")
     if not info.models:
         raise ModelError("The endpoint at LLM_BASE_URL lists no model: load one, or check the address.")
+    if uncovered := [token for token in info.special_tokens if not has_control_token(token)]:
+        log.warning("Control tokens of the model that the sanitizer does not break: %s", " ".join(uncovered[:20]))
     return info.context_tokens
 
 

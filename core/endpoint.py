@@ -16,6 +16,8 @@ class EndpointInfo:
     """Names, in the endpoint's order; empty when it does not list them."""
     context_tokens: int | None = None
     """Context of one request; `None` when the endpoint does not tell."""
+    special_tokens: tuple[str, ...] = ()
+    """Control tokens of the model's tokenizer, as far as the endpoint names them."""
 
 
 def model_names(listing: object) -> tuple[str, ...]:
@@ -36,6 +38,28 @@ def context_in_props(props: object) -> int | None:
     """Context of one slot, as llama.cpp tells it under GET /props."""
     settings = props.get("default_generation_settings") if isinstance(props, dict) else None
     return _tokens(settings.get("n_ctx")) if isinstance(settings, dict) else None
+
+
+def special_tokens(*pages: object) -> tuple[str, ...]:
+    """Control tokens in replies of vLLM's GET /tokenizer_info and llama.cpp's GET /props, each once."""
+    found: list[str] = []
+    for page in pages:
+        if not isinstance(page, dict):
+            continue
+        found += [_content(page.get(name)) for name in ("bos_token", "eos_token", "pad_token", "unk_token")]
+        extra = page.get("additional_special_tokens")
+        found += [_content(token) for token in extra] if isinstance(extra, list) else []
+        added = page.get("added_tokens_decoder")
+        for token in added.values() if isinstance(added, dict) else ():
+            if isinstance(token, dict) and token.get("special"):
+                found.append(_content(token))
+    return tuple(dict.fromkeys(token for token in found if token))
+
+
+def _content(token: object) -> str:
+    """A token is told as text, or as an object that holds it."""
+    value = token.get("content") if isinstance(token, dict) else token
+    return value if isinstance(value, str) else ""
 
 
 def _entries(listing: object) -> Iterator[dict[str, Any]]:

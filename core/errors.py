@@ -13,6 +13,7 @@ ThreadwiseError             one line for people: what happened and what to do
     ├── ModelTimeout        a deadline passed: connect, first token, gap or wall
     ├── ModelRejected       the request was refused: asking again is no use
     │   └── ContextTooLong  the prompt is over the endpoint's context
+    │       └── PromptCut   the endpoint cut the prompt without a word
     ├── ModelCut            the stream ended without a finish
     └── ModelGarbage        the reply is not what an OpenAI-style endpoint says
 
@@ -78,6 +79,10 @@ class ModelRejected(ModelError):
 
 class ContextTooLong(ModelRejected):
     """The prompt is longer than the model's context."""
+
+
+class PromptCut(ContextTooLong):
+    """The endpoint cut the front of the prompt without an error: set LLM_CONTEXT_TOKENS to its real context."""
 
 
 class ModelCut(ModelError):

@@ -27,6 +27,7 @@ def clean_question(question: Question) -> tuple[Question, bool]:
             answer=_counted("history", prompt, turn.answer),
             author=label(turn.author),
             at=turn.at,
+            searched=prompt(turn.searched),
         )
         for turn in question.history
         if turn.answer.strip() and smalltalk.reply_to(turn.question) is None

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from core.breaker import Breaker
 from core.deadlines import Clock, Deadlines
-from core.endpoint import EndpointInfo, context_in_models, context_in_props, model_names
+from core.endpoint import EndpointInfo, context_in_models, context_in_props, model_names, special_tokens
 from core.errors import ModelError, ModelGarbage, ModelRejected, ModelUnavailable
 from core.exchange import Connections, Exchange
 from core.llm_refusal import Again, Refusal, retry_after
@@ -110,12 +110,20 @@ class HttpChatModel:
             listing = await self._get(f"{self._connections.base}/models", clock)
         except Again as again:
             raise again.error from again.__cause__
-        context = context_in_models(listing, self._model)
-        if context is None:
-            with suppress(ModelError, Again):  # Only llama.cpp has this page.
-                props = await self._get(f"{self._connections.base.removesuffix('/v1')}/props", clock)
-                context = context_in_props(props)
-        return EndpointInfo(reachable=True, models=model_names(listing), context_tokens=context)
+        props = await self._page("props", clock)
+        tokenizer = await self._page("tokenizer_info", clock)
+        return EndpointInfo(
+            reachable=True,
+            models=model_names(listing),
+            context_tokens=context_in_models(listing, self._model) or context_in_props(props),
+            special_tokens=special_tokens(props, tokenizer),
+        )
+
+    async def _page(self, name: str, clock: Clock) -> object:
+        """A page beside /v1 that only some servers have: llama.cpp's props, vLLM's tokenizer_info."""
+        with suppress(ModelError, Again):
+            return await self._get(f"{self._connections.base.removesuffix('/v1')}/{name}", clock)
+        return None
 
     async def _open(self, request: ChatRequest, clock: Clock, *, may_retry: bool) -> Exchange:
         """The exchange with its headers read, after one retry if that may help."""

@@ -16,10 +16,11 @@ import logging
 import secrets
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from core import metrics, smalltalk
 from core.clock import Clock
-from core.errors import ContextTooLong, ModelError
+from core.errors import ContextTooLong, ModelError, PromptCut
 from core.fail_open import fail_open, record
 from core.generate import Show, generate
 from core.intake import clean_passage, clean_question, clean_request
@@ -30,6 +31,7 @@ from core.prompts import Manners, generate_request, instructions, rewrite_reques
 from core.retrieve import CANDIDATES, Threshold, Weights, fuse
 from core.rewrite import rewrite
 from core.types import (
+    CARRIED_OVER,
     NOT_IN_DOCUMENTS,
     Answer,
     ChatRequest,
@@ -40,10 +42,15 @@ from core.types import (
     QueryStatus,
     Question,
     Retrieval,
+    Usage,
 )
-from core.window import Fitted, fit, verbatim
+from core.window import Fitted, fewest_tokens, fit, verbatim
 
 log = logging.getLogger(__name__)
+
+
+CHECKED_FROM_TOKENS: Final = 400
+"""Shorter prompts fit everywhere, and their counts vary too much to tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +94,9 @@ class Pipeline:
             marks = (*marks, Degradation(stage="question", reason="too_long"))
         if retrieval.failed:
             return count(stand_in(SEARCH_FAILED, query, clock, marks))
+        if not retrieval.passages and asked.history:
+            retrieval, carried = await self._carry_over(asked)
+            marks = (*marks, *carried)
         if not retrieval.passages and not asked.history and not asked.summary:
             return count(Answer(text=NOT_IN_DOCUMENTS, query=query, degraded=marks, timings=clock.timings()))
         return count(await self._generate(asked, query, retrieval.passages, marks, show, clock))
@@ -115,6 +125,15 @@ class Pipeline:
         passages = self.fuse(asked, query, typed, rewritten, limit=self.limits.passages)
         metrics.RETRIEVED_PASSAGES.observe(len(passages))
         return query, Retrieval(passages=tuple(map(clean_passage, passages))), marks
+
+    async def _carry_over(self, asked: Question) -> tuple[Retrieval, Marks]:
+        """What the last question found, marked: "and then?" may find nothing by itself."""
+        last = asked.history[-1]
+        hits, _mark = await self._search(last.searched or last.question, asked.scope)
+        again = Query(text=last.searched or last.question, status=QueryStatus.SKIPPED)
+        passages = self.fuse(asked, again, hits, None, limit=self.limits.passages)
+        marks = (Degradation(stage="retrieve", reason=CARRIED_OVER),) if passages else ()
+        return Retrieval(passages=tuple(map(clean_passage, passages))), marks
 
     def fuse(
         self, asked: Question, query: Query, typed: Hits | None, rewritten: Hits | None, *, limit: int
@@ -171,6 +190,7 @@ class Pipeline:
             try:
                 with clock.stage("generate"):
                     made = await generate(self.model, request, hygiene, show)
+                _check_whole(request, made.usage)
             except ModelError as error:
                 mark = record("generate", error)
                 if not isinstance(error, ContextTooLong):
@@ -201,6 +221,16 @@ class Pipeline:
             max_tokens=self.limits.answer_tokens,
         )
         return clean_request(request), fitted
+
+
+def _check_whole(request: ChatRequest, usage: Usage) -> None:
+    """Raises `PromptCut` if the endpoint counted far fewer tokens than the prompt has.
+
+    Ollama, for one, drops the front of a long prompt, instructions first, and answers with status 200.
+    """
+    fewest = sum(fewest_tokens(message.content) for message in request.messages)
+    if fewest >= CHECKED_FROM_TOKENS and 0 < usage.prompt_tokens < fewest:
+        raise PromptCut
 
 
 def _not_searched(reason: str) -> Query:

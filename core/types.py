@@ -13,6 +13,9 @@ PUBLIC_SCOPE: Final = "public"
 NOT_IN_DOCUMENTS: Final = "I could not find this in the documents."
 """What is said, by the model and by us, when no passage answers."""
 
+CARRIED_OVER: Final = "carried_over"
+"""Reason of a `Degradation`: a follow-up found nothing, and has the passages of the question before."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
@@ -22,6 +25,8 @@ class Turn:
     answer: str
     author: str = ""
     at: datetime | None = None
+    searched: str = ""
+    """What was searched for it; empty if nothing was, or if that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

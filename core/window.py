@@ -9,6 +9,7 @@ best passage and the newest turns go last, the oldest turns first, whole pairs a
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -21,6 +22,8 @@ MAX_PAIRS: Final = 8
 MARGIN: Final = 0.10
 """Share of the context kept free, for what an estimate gets wrong and a chat template adds."""
 
+_RUN: Final = re.compile(r"(.)\1{2,}", re.DOTALL)
+
 _MESSAGE_TOKENS: Final = 8
 """What a chat template adds to a message."""
 
@@ -30,6 +33,14 @@ def estimate_tokens(text: str) -> int:
     ascii_chars = sum(map(str.isascii, text)) if not text.isascii() else len(text)
     wide = sum(1 for char in text if ord(char) > 0xFFFF) if ascii_chars < len(text) else 0
     return math.ceil(ascii_chars / 3 + (len(text) - ascii_chars) + wide)
+
+
+def fewest_tokens(text: str) -> int:
+    """A count that a whole prompt is never under, for a Gemma's or Llama's tokenizer: runs of one character
+    (rules, indentation) may be one token, and few words are longer than six characters a token."""
+    squeezed = _RUN.sub(r"\1", text)
+    wide = sum(1 for char in squeezed if not char.isascii())
+    return math.floor((len(squeezed) - wide) / 6.5 + wide / 4)
 
 
 def pairs_kept(total: int) -> int:

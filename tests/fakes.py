@@ -33,7 +33,11 @@ class ScriptedModel:
             if isinstance(piece, ModelError):
                 raise piece
             yield Delta(text=piece)
-        yield Delta(finish=FinishReason.STOP, usage=Usage(prompt_tokens=100, completion_tokens=5))
+        yield Delta(finish=FinishReason.STOP, usage=Usage(prompt_tokens=_tokens(request), completion_tokens=5))
+
+
+def _tokens(request: ChatRequest) -> int:
+    return sum(len(message.content) for message in request.messages) // 4
 
 
 class ScriptedRetriever:

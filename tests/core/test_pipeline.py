@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 
 import pytest
 from prometheus_client import REGISTRY
@@ -13,7 +14,7 @@ from core.outcome import MODEL_DOWN, MODEL_DOWN_NOTHING, NO_ANSWER, NOT_BORNE_OU
 from core.pipeline import Limits, Pipeline
 from core.prompts import BASE, CONTEXT_CLOSE, GEMMA3, Manners
 from core.retrieve import Weights
-from core.types import NOT_IN_DOCUMENTS, Answer, Degradation, QueryStatus, Question, Turn
+from core.types import CARRIED_OVER, NOT_IN_DOCUMENTS, Answer, Degradation, QueryStatus, Question, Turn, Usage
 from tests.fakes import HERON, KESTREL, LEAVE, ScriptedModel, ScriptedRetriever, passage, shown_by
 
 OIL = Turn(question="What oil does the Kestrel take?", answer="It takes 0.8 L [1].")
@@ -159,6 +160,36 @@ async def test_nothing_found_with_history_is_left_to_the_model_which_knows_the_c
     answer = await ask(pipeline(model, passage("x", "unrelated")), "What did I name my pump?", (named,))
     assert answer.text == "Berta."
     assert "Berta" in model.asked("generate")[0].messages[0].content
+
+
+async def test_a_follow_up_that_finds_nothing_gets_the_passages_of_the_question_before_marked():
+    model = ScriptedModel(rewrite=["nothing of that sort"], generate=["0.8 L [1].", "0.8 L [1]."])
+    before = Turn(question=OIL.question, answer=OIL.answer, searched="Kestrel")
+    pipe = pipeline(model, KESTREL)
+    answer = await ask(pipe, "why so?", (before,))
+    assert searched(pipe)[-1] == "Kestrel"
+    assert [c.source for c in answer.citations] == ["d1.md"]
+    assert Degradation(stage="retrieve", reason=CARRIED_OVER) in answer.degraded
+    # A first question has nothing to carry over.
+    assert (await ask(pipeline(ScriptedModel(), KESTREL), "why so?")).passages == ()
+
+
+async def test_a_prompt_that_the_endpoint_cut_in_silence_is_no_answer():
+    long = passage("long", "Kestrel " + "the pump takes oil and its filter is changed. " * 60)
+
+    class Cutting(ScriptedModel):
+        tokens = 300
+
+        async def stream(self, request):
+            async for delta in super().stream(request):
+                yield replace(delta, usage=Usage(prompt_tokens=self.tokens)) if delta.finish else delta
+
+    answer = await ask(pipeline(Cutting(generate=["Made up [1].", "Made up [1]."]), long), "Kestrel?")
+    assert answer.text.startswith(MODEL_DOWN)
+    assert Degradation(stage="generate", reason="PromptCut") in answer.degraded
+    whole = Cutting(generate=["From the page [1]."])
+    whole.tokens = 900
+    assert (await ask(pipeline(whole, long), "Kestrel?")).text == "From the page [1]."
 
 
 async def test_a_model_that_is_down_leaves_the_best_passages_labelled_with_sources():

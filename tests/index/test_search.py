@@ -169,6 +169,17 @@ async def test_a_cancelled_search_stays_cancelled(index: Index, docs: Path, monk
         await task
 
 
+async def test_cancelled_searches_cost_no_connection_to_the_catalog(index: Index, docs: Path) -> None:
+    await ingest([docs], index)
+    for number in range(40):
+        task = asyncio.create_task(index.retriever.search("pump kube-proxy", PUBLIC, 8))
+        await asyncio.sleep(number / 5_000)
+        task.cancel()
+        await asyncio.wait({task})
+    hits = await asyncio.wait_for(index.retriever.search("pump", PUBLIC, 8), 1)
+    assert hits.keyword
+
+
 @pytest.mark.parametrize("obeys", [True, False])
 async def test_private_text_is_not_found_from_elsewhere_whatever_the_vector_store_returns(
     index: Index, obeys: bool, monkeypatch: pytest.MonkeyPatch

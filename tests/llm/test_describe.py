@@ -30,6 +30,21 @@ async def test_the_context_is_that_of_the_model_in_use(server: OpenAIServer, mak
     assert (info.models, info.context_tokens) == (("a", "b"), 2)
 
 
+async def test_special_tokens_are_read_from_vllm_and_llama_cpp(server: OpenAIServer, model: HttpChatModel) -> None:
+    server.props = {"bos_token": "<bos>", "eos_token": "<end_of_turn>"}
+    server.tokenizer_info = {
+        "eos_token": {"content": "<eos>"},
+        "additional_special_tokens": ["<start_of_image>", 7],
+        "added_tokens_decoder": {
+            "1": {"content": "<weird>", "special": True},
+            "2": {"content": "plain", "special": False},
+            "3": "no object",
+        },
+    }
+    told = (await model.describe()).special_tokens
+    assert told == ("<bos>", "<end_of_turn>", "<eos>", "<start_of_image>", "<weird>")
+
+
 @pytest.mark.parametrize("body", ["{}", "[]", '{"data": null}', '{"data": [7, {"id": null}, {"max_model_len": true}]}'])
 async def test_missing_parts_are_no_error(server: OpenAIServer, model: HttpChatModel, body: str) -> None:
     server.script(Reply(body=body), path=MODELS)

@@ -60,6 +60,8 @@ class OpenAIServer:
         """Of the embeddings."""
         self.props: Json | None = None
         """Body of llama.cpp's /props."""
+        self.tokenizer_info: Json | None = None
+        """Body of vLLM's /tokenizer_info."""
         self.nemesis = True
         self.count: Callable[[str], int] = lambda text: len(text) // 4 + 1
         """Tokens of a text."""
@@ -114,6 +116,7 @@ class OpenAIServer:
         app.router.add_post(EMBEDDINGS, self._route(self._embeddings))
         app.router.add_get(MODELS, self._route(self._models))
         app.router.add_get("/props", self._route(self._props))
+        app.router.add_get("/tokenizer_info", self._route(self._tokenizer_info))
         app.router.add_post("/tokenize", self._route(self._tokenize))
         # Cancelling handlers is how a client that went away is noticed while nothing is written.
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.05, access_log=None)
@@ -242,6 +245,9 @@ class OpenAIServer:
 
     async def _props(self, request: web.Request, body: Json) -> web.StreamResponse:
         return web.json_response(self.props, status=200 if self.props else 404)
+
+    async def _tokenizer_info(self, request: web.Request, body: Json) -> web.StreamResponse:
+        return web.json_response(self.tokenizer_info, status=200 if self.tokenizer_info else 404)
 
     async def _tokenize(self, request: web.Request, body: Json) -> web.StreamResponse:
         return web.json_response({"tokens": list(range(self.count(str(body.get("content")))))})
