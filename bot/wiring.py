@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import httpx
 
@@ -125,8 +125,12 @@ async def _index(settings: Settings, engine: Engine | None, stack: AsyncExitStac
         assert settings.embedding_base_url is not None
         key = settings.embedding_api_key.get_secret_value()
         endpoint = Endpoint(settings.embedding_base_url, key, settings.embedding_model)
+    # llama.cpp leaves Hangul syllables whole, which this model's own tokenizer takes apart.
+    normal_form: Literal["", "NFD"] = "NFD" if engine and engine.embeddings else ""
     client = await stack.enter_async_context(httpx.AsyncClient(trust_env=False))
-    embedder = HttpEmbedder(client, endpoint.base_url, endpoint.model, api_key=endpoint.api_key, max_tokens=limit)
+    embedder = HttpEmbedder(
+        client, endpoint.base_url, endpoint.model, api_key=endpoint.api_key, max_tokens=limit, normal_form=normal_form
+    )
     if settings.embedding_base_url is not None:
         await embedder.embed([PROBE_TEXT])
     index = await open_index(data_dir, embedder)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+import unicodedata
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import httpx
 
@@ -55,8 +56,11 @@ class HttpEmbedder:
         batch_texts: int = BATCH_TEXTS,
         concurrency: int = CONCURRENCY,
         timeout: httpx.Timeout = TIMEOUT,
+        normal_form: Literal["", "NFD"] = "",
     ) -> None:
+        """`normal_form` is what the model's own tokenizer does to a text where its server does not."""
         self._client = client
+        self._normal_form = normal_form
         self._base = base_url.rstrip("/")
         self._model = model
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -75,7 +79,7 @@ class HttpEmbedder:
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """One unit vector a text, in order. Raises `EmbedderError`."""
         # A lone surrogate cannot be sent; an empty text is refused by most servers.
-        clean = [text.encode("utf-8", "replace").decode() if text.strip() else " ." for text in texts]
+        clean = [self._normal(text.encode("utf-8", "replace").decode()) if text.strip() else " ." for text in texts]
         vectors: list[list[float]] = []
         tasks = [asyncio.create_task(self._batch(batch)) for batch in _batches(clean, self._batch_texts)]
         try:
@@ -87,6 +91,9 @@ class HttpEmbedder:
             await asyncio.gather(*tasks, return_exceptions=True)
         EMBEDDINGS.inc(len(texts))
         return vectors
+
+    def _normal(self, text: str) -> str:
+        return unicodedata.normalize(self._normal_form, text) if self._normal_form else text
 
     async def _batch(self, texts: list[str]) -> list[list[float]]:
         async with self._slots:

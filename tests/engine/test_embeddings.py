@@ -92,3 +92,22 @@ async def test_a_text_has_the_same_vector_in_a_large_batch(embeddings: httpx.Asy
 
 async def test_an_empty_text_has_a_vector(embeddings: httpx.AsyncClient) -> None:
     assert len((await embed(embeddings, [""]))[0]) == 384
+
+
+async def test_korean_agrees_once_the_embedder_takes_its_syllables_apart(started: Started) -> None:
+    taken_apart = [case for case in SHORT if case.get("send") == "NFD"]
+    assert taken_apart
+    texts = [case["text"] for case in taken_apart]
+    vectors: dict[str, list[list[float]]] = {}
+    async with httpx.AsyncClient(trust_env=False) as client:
+        for form in ("", "NFD"):
+            embedder = HttpEmbedder(
+                client,
+                started.embeddings.base_url,
+                started.embeddings.model,
+                api_key=started.embeddings.api_key,
+                normal_form="NFD" if form else "",
+            )
+            vectors[form] = await embedder.embed(texts)
+    assert too_far(taken_apart, vectors["NFD"]) == {}
+    assert too_far(taken_apart, vectors[""]) != {}
