@@ -36,7 +36,7 @@ DEFAULT_CONTEXT_TOKENS: Final = 4096
 PROBE_TEXT: Final = "Can you read this?"
 
 # A weak rewriter needs the typed words beside its query, a real one hardly does.
-WEIGHTS_OF_BASE: Final = Weights(typed=1.0, rewritten=0.5)
+WEIGHTS_OF_BASE: Final = Weights(typed=1.0, rewritten=1.0)
 WEIGHTS_OF_ENDPOINT: Final = Weights(typed=0.5, rewritten=1.3)
 
 # The embedded model reads about 300 tokens a second: little context, short answers.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import bindparam, func, select, text, update
 from sqlalchemy.dialects.sqlite import insert as upsert
@@ -35,7 +35,7 @@ class Catalog:
         make_directory(directory)
         catalog = cls(Database(directory / FILE))
         try:
-            await catalog._database.run(catalog._prepare())
+            await catalog._prepare()
         except BaseException:
             await catalog.close()
             raise
@@ -63,172 +63,110 @@ class Catalog:
 
     async def integrity(self) -> None:
         """Reads the whole file; raises `DataDirError` if a page of it is damaged."""
-
-        async def work() -> None:
-            async with self._database.read() as connection:
-                found = (await connection.execute(text("PRAGMA quick_check(1)"))).scalar()
-            if found != "ok":
-                raise damaged(self._database.path, str(found))
-
-        await self._database.run(work())
-
-    # Reading
+        async with self._database.read() as connection:
+            found = (await connection.execute(text("PRAGMA quick_check(1)"))).scalar()
+        if found != "ok":
+            raise damaged(self._database.path, str(found))
 
     async def state(self) -> State:
-        async def work() -> State:
-            async with self._database.read() as connection:
-                values = await read_meta(connection)
-                rows = await connection.execute(
-                    select(documents.c.scope, func.sum(documents.c.passages), func.count()).group_by(documents.c.scope)
-                )
-                counts = [(str(scope), int(number), int(files)) for scope, number, files in rows]
-            return State(
-                model=values.get("model", ""),
-                width=int(values.get("width", "0")),
-                generation=values.get("generation", ""),
-                unfinished=values.get("unfinished") == "1",
-                passages={scope: number for scope, number, _ in counts if number},
-                documents=sum(files for _, _, files in counts),
-            )
-
-        return await self._database.run(work())
+        """What the index holds now."""
+        by_scope = select(documents.c.scope, func.sum(documents.c.passages), func.count()).group_by(documents.c.scope)
+        async with self._database.read() as connection:
+            values = await read_meta(connection)
+            counts = (await connection.execute(by_scope)).all()
+        return State(
+            model=values.get("model", ""),
+            width=int(values.get("width", "0")),
+            generation=values.get("generation", ""),
+            unfinished=values.get("unfinished") == "1",
+            passages={str(scope): int(number) for scope, number, _ in counts if number},
+            documents=sum(int(files) for _, _, files in counts),
+        )
 
     async def known(self) -> dict[str, Known]:
         """Every document by its source."""
-
-        async def work() -> dict[str, Known]:
-            async with self._database.read() as connection:
-                columns = select(documents.c.source, documents.c.content_hash, documents.c.root_id)
-                rows = (await connection.execute(columns)).all()
-            return {source: Known(source=source, content_hash=digest, root_id=root) for source, digest, root in rows}
-
-        return await self._database.run(work())
+        columns = select(documents.c.source, documents.c.content_hash, documents.c.root_id)
+        async with self._database.read() as connection:
+            rows = (await connection.execute(columns)).all()
+        return {source: Known(source=source, content_hash=digest, root_id=root) for source, digest, root in rows}
 
     async def roots(self) -> list[Root]:
-        async def work() -> list[Root]:
-            async with self._database.read() as connection:
-                rows = (await connection.execute(select(roots).order_by(roots.c.id))).all()
-            return [Root(id=row.id, path=row.path, label=row.label, whole=row.whole) for row in rows]
-
-        return await self._database.run(work())
+        """Every folder that documents came from."""
+        async with self._database.read() as connection:
+            rows = (await connection.execute(select(roots).order_by(roots.c.id))).all()
+        return [Root(id=row.id, path=row.path, label=row.label, whole=row.whole) for row in rows]
 
     async def ids(self) -> dict[str, set[str]]:
         """The ids of all passages, by scope."""
-
-        async def work() -> dict[str, set[str]]:
-            found: dict[str, set[str]] = {}
-            async with self._database.read() as connection:
-                for scope, id_ in await connection.execute(select(passages.c.scope, passages.c.id)):
-                    found.setdefault(scope, set()).add(id_)
-            return found
-
-        return await self._database.run(work())
+        found: dict[str, set[str]] = {}
+        async with self._database.read() as connection:
+            for scope, id_ in await connection.execute(select(passages.c.scope, passages.c.id)):
+                found.setdefault(scope, set()).add(id_)
+        return found
 
     async def sections(self, ids: Iterable[str]) -> dict[str, str]:
         """The heading each passage stands under, as written, with " (2)" where its document repeats it."""
-
-        async def work() -> dict[str, str]:
-            async with self._database.read() as connection:
-                query = select(passages.c.id, passages.c.section).where(passages.c.id.in_(list(ids)))
-                return {row.id: row.section for row in await connection.execute(query)}
-
-        return await self._database.run(work())
+        query = select(passages.c.id, passages.c.section).where(passages.c.id.in_(list(ids)))
+        async with self._database.read() as connection:
+            return {row.id: row.section for row in await connection.execute(query)}
 
     async def stored(self, ids: Iterable[str] | None = None) -> AsyncIterator[list[Stored]]:
         """All passages, or those in `ids`, a few hundred at a time."""
-        wanted = None if ids is None else sorted(ids)
+        columns = select(*(passages.c[name] for name in ("number", "id", "scope", "title", "heading", "text")))
+        chosen = columns if ids is None else columns.where(passages.c.id.in_(list(ids)))
         last = 0
-
-        async def page() -> list[Any]:
-            columns = select(
-                passages.c.number,
-                passages.c.id,
-                passages.c.scope,
-                passages.c.title,
-                passages.c.heading,
-                passages.c.text,
-            )
-            query = columns.where(passages.c.number > last).order_by(passages.c.number).limit(_PAGE)
-            if wanted is not None:
-                query = columns.where(passages.c.id.in_(wanted[last : last + _PAGE]))
+        while True:
             async with self._database.read() as connection:
-                return list((await connection.execute(query)).all())
-
-        while wanted is None or last < len(wanted):
-            rows = await self._database.run(page())
-            if wanted is None and not rows:
+                query = chosen.where(passages.c.number > last).order_by(passages.c.number).limit(_PAGE)
+                rows = (await connection.execute(query)).all()
+            if not rows:
                 return
-            last = rows[-1].number if wanted is None else last + _PAGE
+            last = rows[-1].number
             yield [Stored(id=r.id, scope=r.scope, title=r.title, heading=r.heading, text=r.text) for r in rows]
 
     async def passages(self, ids: Sequence[str], scopes: frozenset[str]) -> dict[str, Passage]:
         """Passages by id. Unknown ids, and passages outside of `scopes` or without one, are left out."""
-
-        async def work() -> dict[str, Passage]:
-            async with self._database.read() as connection:
-                rows = await connection.execute(_PASSAGES.where(passages.c.id.in_(list(ids))))
-                return {row.id: passage_of(row, 0.0) for row in rows if row.scope and row.scope in scopes}
-
-        return await self._database.run(work())
-
-    # Writing
+        async with self._database.read() as connection:
+            rows = await connection.execute(_PASSAGES.where(passages.c.id.in_(list(ids))))
+            return {row.id: passage_of(row, 0.0) for row in rows if row.scope and row.scope in scopes}
 
     async def set_meta(self, **values: str) -> None:
-        async def work() -> None:
-            async with self._database.write() as connection:
-                await write_meta(connection, values)
-
-        await self._database.run(work())
+        """Notes something about the whole index: see `State`."""
+        async with self._database.write() as connection:
+            await write_meta(connection, values)
 
     async def add_root(self, path: str, label: str, *, whole: bool) -> Root:
         """The root at `path`, new or known; a known one may become a whole one, or get another path."""
-
-        async def work() -> Root:
-            async with self._database.write() as connection:
-                row = upsert(roots).values(path=path, label=label, whole=whole)
-                kept = {"path": path, "whole": row.excluded.whole | roots.c.whole}
-                await connection.execute(row.on_conflict_do_update(index_elements=["label"], set_=kept))
-                found = (await connection.execute(select(roots).where(roots.c.label == label))).one()
-            return Root(id=found.id, path=found.path, label=found.label, whole=found.whole)
-
-        return await self._database.run(work())
+        row = upsert(roots).values(path=path, label=label, whole=whole)
+        kept = {"path": path, "whole": row.excluded.whole | roots.c.whole}
+        async with self._database.write() as connection:
+            await connection.execute(row.on_conflict_do_update(index_elements=["label"], set_=kept))
+            found = (await connection.execute(select(roots).where(roots.c.label == label))).one()
+        return Root(id=found.id, path=found.path, label=found.label, whole=found.whole)
 
     async def replace(self, entries: Sequence[Entry], *, removed: Iterable[str] = ()) -> dict[str, list[str]]:
         """Puts `entries` in, each instead of the document with its source, and takes `removed` sources out.
 
         One transaction. Returns the ids of the passages that are no more, by scope.
         """
-        gone = list(removed)
-
-        async def work() -> dict[str, list[str]]:
-            async with self._database.write() as connection:
-                return await replace_documents(connection, entries, gone)
-
-        retired = await self._database.run(work())
         self.keywords.forget_counts()
-        return retired
+        async with self._database.write() as connection:
+            return await replace_documents(connection, entries, list(removed))
 
     async def move(self, moved: Mapping[str, int | None]) -> None:
         """Notes the roots of documents that are unchanged otherwise, by source."""
-
-        async def work() -> None:
-            async with self._database.write() as connection:
-                statement = update(documents).where(documents.c.source == bindparam("which"))
-                rows = [{"which": source, "root_id": root} for source, root in moved.items()]
-                await connection.execute(statement, rows)
-
-        if moved:
-            await self._database.run(work())
+        if not moved:
+            return
+        statement = update(documents).where(documents.c.source == bindparam("which"))
+        async with self._database.write() as connection:
+            rows = [{"which": source, "root_id": root} for source, root in moved.items()]
+            await connection.execute(statement, rows)
 
     async def tidy(self) -> None:
         """Merges the full-text index, so that removed words are gone from it, and empties the log."""
-
-        async def work() -> None:
-            async with self._database.write() as connection:
-                await connection.execute(text("INSERT INTO passages_fts (passages_fts) VALUES ('optimize')"))
-            await self._database.empty_log()
-
-        await self._database.run(work())
+        async with self._database.write() as connection:
+            await connection.execute(text("INSERT INTO passages_fts (passages_fts) VALUES ('optimize')"))
+        await self._database.empty_log()
 
 
 _PASSAGES = select(

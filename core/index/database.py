@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from sqlalchemy import URL, Connection, event
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -25,8 +25,6 @@ from core.errors import DataDirError
 READERS: Final = 4
 _BUSY_MILLISECONDS: Final = 5000
 
-T = TypeVar("T")
-
 
 class Database:
     """Connections to one SQLite file, made when needed, until `close`."""
@@ -36,7 +34,6 @@ class Database:
         self._writer = _engine(path, 1, "BEGIN IMMEDIATE")
         self._readers = _engine(path, READERS, "BEGIN")
         self._writing = asyncio.Lock()
-        self._running: set[asyncio.Task[Any]] = set()
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
@@ -62,24 +59,8 @@ class Database:
                     driver: Any = (await connection.get_raw_connection()).driver_connection
                     await driver.execute_fetchall("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Awaits `work`, which goes on to its end when the caller is cancelled.
-
-        The driver's thread cannot be cancelled; SQLAlchemy would take its connection to be free.
-        """
-        task = asyncio.create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._done)
-        return await asyncio.shield(task)
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._running.discard(task)
-        if not task.cancelled():
-            task.exception()  # looked at, so that a failure nobody waits for any more is not reported by asyncio
-
     async def close(self) -> None:
-        """Lets the running work end, then closes every connection, the writer last: it cleans up the log."""
-        await asyncio.gather(*self._running, return_exceptions=True)
+        """Closes every connection, the writer last: it cleans up the log."""
         await self._readers.dispose()
         await self._writer.dispose()
 

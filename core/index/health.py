@@ -19,7 +19,7 @@ from core.index.index import Index
 from core.index.records import State
 from core.index.search import outdated
 from core.index.upkeep import collect_orphans, embedder_width, fill, use_model
-from core.index.vector_worker import WorkerFailed
+from core.index.vector_worker import GONE, WorkerFailed
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +72,7 @@ class Health:
 async def check(index: Index, *, probes: int = PROBES, embed: bool = True) -> Health:
     """Compares catalog and vectors, and searches for some vectors at random.
 
+    Until a check or a rebuild finds all well again, searches of an unsound index are by keywords only.
     With `embed`, one passage is embedded again, to notice a model that changed behind its name. Raises
     `IndexOutdated` if the index was made with another model, `DataDirError` if the catalog is damaged or
     the vectors were tampered with, `RetrievalError` if they are locked, `EmbedderError`.
@@ -83,13 +84,22 @@ async def check(index: Index, *, probes: int = PROBES, embed: bool = True) -> He
             return Health()
         if state.model != index.embedder.model:
             raise outdated(state, index.embedder.model)
-        try:
-            return await _compared(index, state, probes, embed)
-        except RetrievalError as error:
-            cause = error.__cause__
-            if isinstance(cause, WorkerFailed) and cause.kind in ("failed", "gone"):
-                return Health(passages=state.total, damage=cause.reason)
-            raise
+        health = await _examined(index, state, probes, embed)
+        if health.damage == GONE:
+            # Damaged files crash the process every time; somebody else may have killed it once.
+            health = await _examined(index, state, probes, embed)
+        index.retriever.incomplete = not health.ok
+        return health
+
+
+async def _examined(index: Index, state: State, probes: int, embed: bool) -> Health:
+    try:
+        return await _compared(index, state, probes, embed)
+    except RetrievalError as error:
+        cause = error.__cause__
+        if isinstance(cause, WorkerFailed) and cause.kind in ("failed", "gone"):
+            return Health(passages=state.total, damage=cause.reason)
+        raise
 
 
 async def _compared(index: Index, state: State, probes: int, embed: bool) -> Health:
@@ -136,9 +146,9 @@ async def rebuild(
     `on_progress` gets the passages embedded and all of them. Raises `EmbedderError`, `RetrievalError`, `DataDirError`.
     """
     async with index.changing:
-        index.retriever.rebuilding = True
         state = await index.catalog.state()
         width = await embedder_width(index)
+        index.retriever.incomplete = True
         whole = health is None or health.broken or health.damage or health.missing >= health.passages
         if whole:
             await index.vectors.close()
@@ -154,7 +164,7 @@ async def rebuild(
         await fill(index, width, stored)
         await use_model(index, width)
         await collect_orphans(index, await index.catalog.state())
-        index.retriever.rebuilding = False
+        index.retriever.incomplete = False
 
 
 def _set_aside(directory: Path) -> Path:

@@ -12,7 +12,7 @@ import hashlib
 import secrets
 import shutil
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -86,8 +86,8 @@ class IngestRun:
         self._files = len(documents)
 
         async def works() -> AsyncIterator[_Work]:
-            for document in documents:
-                digest = self._digest(repr(document).encode("utf-8", "replace"))
+            for document in map(_clean, documents):
+                digest = self._digest(repr(document).encode())
                 if not self._is_known(document.source, digest, None):
                     yield _work(document, None, digest, chunker.chunk(document))
 
@@ -232,6 +232,16 @@ class IngestRun:
         if self._writing:
             await self._catalog.tidy()
             await self._catalog.set_meta(unfinished="0")
+
+
+def _clean(document: Document) -> Document:
+    """`document` without lone surrogates, which neither the catalog nor an embedder takes."""
+    blocks = tuple(replace(block, text=_valid(block.text), label=_valid(block.label)) for block in document.blocks)
+    return Document(title=_valid(document.title), source=_valid(document.source), blocks=blocks)
+
+
+def _valid(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
 
 
 def _parsed(data: bytes, source: str) -> tuple[Document, list[Chunk]]:

@@ -43,9 +43,6 @@ class KeywordSearch:
 
     async def search(self, terms: Sequence[str], scopes: frozenset[str], limit: int, *, state: State) -> list[Passage]:
         """The `limit` best passages within `scopes` that hold any of `terms`, by BM25, best first."""
-        return await self._database.run(self._search(terms, scopes, limit, state))
-
-    async def _search(self, terms: Sequence[str], scopes: frozenset[str], limit: int, state: State) -> list[Passage]:
         if not terms or not scopes or limit < 1:
             return []
         async with self._database.read() as connection:

@@ -38,8 +38,8 @@ class IndexRetriever:
         self._embedder = embedder
         self._dense_seconds = dense_seconds
         self._outdated_reported = False
-        self.rebuilding = False
-        """Set while vectors are missing on purpose: a search by meaning would find a part and not know it."""
+        self.incomplete = False
+        """Set while vectors are missing or damaged: a search by meaning would find a part and not know it."""
 
     async def search(self, text: str, scope: frozenset[str], limit: int) -> Hits:
         """At most `limit` passages of each kind, all within `scope`; empty hits if nothing is found.
@@ -75,8 +75,8 @@ class IndexRetriever:
         return ()
 
     async def _dense(self, text: str, scopes: frozenset[str], limit: int, state: State) -> list[Passage]:
-        if self.rebuilding:
-            raise RetrievalError("The vectors are being rebuilt.")
+        if self.incomplete:
+            raise RetrievalError("The vectors are incomplete until they are made again.")
         if state.model != self._embedder.model:
             raise outdated(state, self._embedder.model)
         async with asyncio.timeout(self._dense_seconds):

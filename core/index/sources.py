@@ -66,7 +66,7 @@ def scan(paths: Iterable[Path], known: Sequence[Root]) -> Scan:
         inner = (root for root in known if root.path != folder and _inside(root.path, folder))
         result.covered += [f"{root.label}/" for root in inner if root.label not in result.roots]
     for file in sorted(set(files)):
-        if file not in seen:
+        if os.path.realpath(file) not in seen:
             root = _outermost(file, whole) or os.path.dirname(file)
             _add(file, root, labels.of(root, whole=root in whole, result=result), seen, result)
     result.files.sort(key=lambda found: found.source)
@@ -80,17 +80,18 @@ def readable(name: str) -> str:
 
 
 def _sort(path: Path, folders: list[str], files: list[str], result: Scan) -> None:
+    # Not resolved: a link to the current version of some pages keeps its name when it points elsewhere.
+    given = os.path.abspath(path)
     try:
-        real = os.path.realpath(path, strict=True)
-        mode = os.stat(real).st_mode
+        mode = os.stat(given).st_mode
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a path"
         result.failed.append((readable(str(path)), reason.lower()))
         return
     if stat.S_ISDIR(mode):
-        folders.append(real)
-    elif _suffix(real) in SUFFIXES:
-        files.append(real)
+        folders.append(given)
+    elif _suffix(given) in SUFFIXES:
+        files.append(given)
     else:
         result.failed.append((readable(str(path)), "not Markdown, HTML or text"))
 
@@ -123,11 +124,12 @@ class _Walk:
 
     def __init__(self, folder: str, root: str, label: str, seen: set[str], result: Scan) -> None:
         self._root = root
+        self._real_root = os.path.realpath(root)
         self._label = label
         self._seen = seen
         self._result = result
         self._pending, self._links = [folder], deque[os.DirEntry[str]]()
-        self._visited = {folder}
+        self._visited = {os.path.realpath(folder)}
         result.covered.append(f"{_source(label, folder, root)}/")
 
     def run(self) -> None:
@@ -140,7 +142,7 @@ class _Walk:
                         self._take(entry)
             else:
                 entry = self._links.popleft()
-                if _inside(os.path.realpath(entry.path), self._root) and os.path.exists(entry.path):
+                if _inside(os.path.realpath(entry.path), self._real_root) and os.path.exists(entry.path):
                     self._take(entry)
                 else:
                     self._result.skipped += 1

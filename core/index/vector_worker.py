@@ -18,6 +18,7 @@ from typing import Any, Final
 from core.index.database import make_directory
 
 SCRIPT: Final = Path(__file__).with_name("vector_process.py")
+GONE: Final = "its process ended"
 _CLOSE_SECONDS: Final = 5.0
 
 
@@ -79,7 +80,7 @@ class WorkerProcess:
     ) -> tuple[dict[str, Any], bytes]:
         """The reply to one request. Raises `WorkerFailed`; waits as long as the caller does."""
         if not self.running or self._process.stdin is None:
-            raise WorkerFailed("gone", "its process ended")
+            raise WorkerFailed("gone", GONE)
         self._last_id += 1
         encoded = json.dumps({**header, "call": call, "id": self._last_id, "seconds": seconds}).encode()
         reply: asyncio.Future[tuple[dict[str, Any], bytes]] = asyncio.get_running_loop().create_future()
@@ -131,6 +132,6 @@ class WorkerProcess:
         finally:
             for pending in self._pending.values():
                 if not pending.reply.done():
-                    pending.reply.set_exception(WorkerFailed("gone", "its process ended"))
+                    pending.reply.set_exception(WorkerFailed("gone", GONE))
                     pending.reply.exception()  # its caller may have given up
             self._pending.clear()

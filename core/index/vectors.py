@@ -73,7 +73,9 @@ class VectorStore:
                 seconds=self._query_seconds,
             )
         except (RetrievalError, DataDirError) as error:
-            self._failed()
+            if self._starting is None or self._starting.done():
+                self._failed()
+            # Otherwise the process is still starting, which may take a while on a busy machine.
             raise error if isinstance(error, RetrievalError) else RetrievalError(str(error)) from error
         self._failures = 0
         return [(str(id_), float(similarity)) for id_, similarity in reply["hits"]]
@@ -132,6 +134,7 @@ class VectorStore:
             await worker.close()
         self._workers = []
         self._worker = self._starting = None
+        self._failures, self._closed_until = 0, 0.0
 
     async def _write(self, call: str, header: Mapping[str, Any], blob: bytes = b"") -> tuple[dict[str, Any], bytes]:
         return await self._call(call, header, blob, seconds=self._write_seconds)

@@ -52,7 +52,7 @@ async def open_real(data_dir: Path, embedder: BagOfWords) -> AsyncIterator[Opene
     opened: list[Index] = []
 
     async def opener(
-        at: Path = data_dir, given: Embedder = embedder, *, query_seconds: float = 3.0, **timing: float
+        at: Path = data_dir, given: Embedder = embedder, *, query_seconds: float = 30.0, **timing: float
     ) -> Index:
         index = await open_index(at, given, query_seconds=query_seconds)
         if timing:

@@ -164,7 +164,15 @@ def unbalanced(text: str) -> bool:
 
 @pytest.mark.parametrize(
     "hostile",
-    ["#" * 100_000, "# \n" * 33_000, "`" * 100_000, "> ```\n\n" * 14_000, "- ```\n\n" * 12_000, "a ``` b\n" * 12_000]
+    [
+        "#" * 100_000,
+        "# a\n" * 25_000,
+        "- a\n" * 25_000,
+        "`" * 100_000,
+        "> ```\n\n" * 14_000,
+        "- ```\n\n" * 12_000,
+        "a ``` b\n" * 12_000,
+    ]
     + [
         "a" * 100_000,
         "```\n" + "a\n" * 50_000 + "```",
@@ -175,7 +183,7 @@ def unbalanced(text: str) -> bool:
     ids=lambda text: repr(text[:6]),
 )
 def test_hostile_input_is_cut_in_linear_time(hostile: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     with suppress(IngestError):
         cut(hostile)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5

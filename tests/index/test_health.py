@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -16,7 +17,7 @@ from core.index.index import Index
 from core.index.ingest import ingest
 from tests.index.conftest import PUBLIC, Opener
 from tests.index.fakes import BagOfWords
-from tests.index.test_vectors import locked_by_another_process
+from tests.index.test_vectors import locked_by_another_process, process_id
 
 QUESTION = "The code w3x7 opens door307 door614 door921 door1228"
 
@@ -71,7 +72,9 @@ async def test_damaged_vectors_are_noticed_while_keywords_still_work(
     damage(copied)
     index = await open_real(copied)
     assert not (await check(index)).ok
-    assert (await index.retriever.search(QUESTION, PUBLIC, 5)).keyword
+    hits = await index.retriever.search(QUESTION, PUBLIC, 5)
+    assert hits.keyword
+    assert not hits.dense
 
 
 async def test_damaged_vectors_are_made_again_and_the_old_ones_kept(copied: Path, open_real: Opener) -> None:
@@ -103,6 +106,22 @@ async def test_vectors_that_are_counted_but_not_found_are_noticed(
     assert (health.missing, health.probed, health.unreachable) == (0, 4, 3)
     assert not health.ok
     assert str(health) == "Of 4 passages 0 have no vector; 3 of 4 probed vectors are not found."
+
+
+async def test_a_process_that_was_killed_during_the_check_is_no_damage(
+    copied: Path, open_real: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = await open_real(copied)
+    ids = index.vectors.ids
+
+    async def killed_first(collection: str) -> set[str]:
+        monkeypatch.setattr(index.vectors, "ids", ids)
+        await ids(collection)
+        os.kill(process_id(index.vectors), signal.SIGKILL)
+        return await ids(collection)
+
+    monkeypatch.setattr(index.vectors, "ids", killed_first)
+    assert (await check(index)).ok
 
 
 async def test_undamaged_vectors_pass_the_check(copied: Path, open_real: Opener) -> None:

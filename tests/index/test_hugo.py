@@ -38,6 +38,6 @@ def test_line_numbers_stay_where_a_shortcode_goes_over_several_lines() -> None:
 
 @pytest.mark.parametrize("hostile", ["{{<" * 30_000, "{{<" * 30_000 + ">}}", '{{< a="' * 15_000, "{{< a >}}" * 10_000])
 def test_unclosed_shortcodes_take_linear_time(hostile: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     reduce_shortcodes(hostile)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2

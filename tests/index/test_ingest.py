@@ -271,6 +271,12 @@ async def test_documents_that_are_no_files_can_be_put_in(index: Index, embedder:
     assert {passage.source for passage in (await search(index, "zebra")).dense} == {f"corpus/{n}" for n in range(3)}
 
 
+async def test_ill_formed_text_in_such_a_document_is_replaced(index: Index) -> None:
+    blocks = (Block(kind=Kind.TEXT, text="zebra \ud83d half"),)
+    await ingest_documents([Document(title="\ud83d", source="a\ud83d", blocks=blocks)], index)
+    assert (await search(index, "zebra")).keyword[0].text == "zebra ? half"
+
+
 async def test_progress_counts_every_file_once(index: Index, docs: Path) -> None:
     (docs / "bad.md").write_bytes(b"\0")
     seen: list[Progress] = []

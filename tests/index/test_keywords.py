@@ -71,10 +71,10 @@ def test_no_text_makes_a_syntax_error(text: str) -> None:
 
 
 def test_a_long_text_of_separators_takes_no_time() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     search_words("a-" * 500_000)
     search_words("'" * 500_000)
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5
 
 
 def test_a_large_index_ranks_less_than_it_would_when_small() -> None:

@@ -149,22 +149,20 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "hostile",
-    [
-        "<" * 100_000,
-        "<a " * 33_000,
-        "<a b='" * 16_000,
-        "<!--" * 25_000,
-        "<?" * 50_000,
+    ["<" * 100_000, "<a " * 33_000, "<a b='" * 16_000, "<!--" * 25_000, "<?" * 50_000, "</" * 50_000, "\0" * 100_000]
+    + [
         "<div>" * 20_000,
         "<nav>" * 20_000,
-    ]
-    + ["#" * 100_000, "# a\n" * 25_000, "`" * 100_000, "```\n" * 25_000, "> " * 50_000, "[" * 100_000, "- a\n" * 25_000]
-    + ["a <!-- `\n" * 11_000, "|a|b|\n|-|-|\n" * 8_000, "# " + "*a " * 33_000, "\0" * 100_000],
+        "&#" * 50_000,
+        "# " + "*a " * 33_000,
+        "# " + "[" * 100_000,
+        "a <!-- `\n" * 11_000,
+    ],
     ids=lambda text: repr(text[:6]),
 )
 def test_hostile_input_takes_linear_time(hostile: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     for name in ("a.md", "a.html"):
         with suppress(IngestError):
             parse(hostile.encode(), source=name)
-    assert time.perf_counter() - started < 5  # quadratic code takes over a minute
+    assert time.process_time() - started < 5  # quadratic code takes over a minute

@@ -118,6 +118,17 @@ def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path: Path) -> 
     assert result.skipped == 2
 
 
+def test_a_given_link_keeps_its_name_when_it_points_elsewhere(tmp_path: Path) -> None:
+    write(tmp_path / "releases" / "1", "a.md")
+    write(tmp_path / "releases" / "2", "a.md", "b.md")
+    current = tmp_path / "current"
+    current.symlink_to("releases/1")
+    assert sources(scan([current], [])) == ["current/a.md"]
+    current.unlink()
+    current.symlink_to("releases/2")
+    assert sources(scan([current], [known(1, current, "current")])) == ["current/a.md", "current/b.md"]
+
+
 def test_hostile_names_become_one_readable_line(tmp_path: Path) -> None:
     docs = write(tmp_path / "docs", "a\nb.md", "c\x1b[31m.md", "d\u202eelif.md", "%s {0} 'x\".md", "é.md")
     with open(os.path.join(os.fsencode(docs), b"bad\xff.md"), "w") as file:

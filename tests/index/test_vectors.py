@@ -36,7 +36,7 @@ def process_id(store: VectorStore) -> int:
 
 @asynccontextmanager
 async def store_at(directory: Path, **seconds: float) -> AsyncIterator[VectorStore]:
-    store = VectorStore(directory, **seconds)
+    store = VectorStore(directory, **{"query_seconds": 30.0, **seconds})
     try:
         yield store
     finally:
@@ -61,17 +61,17 @@ def locked_by_another_process(file: Path) -> Iterator[None]:
 
 @asynccontextmanager
 async def measured_lag() -> AsyncIterator[list[float]]:
-    """The longest time that the event loop was not free, in a list of one."""
-    longest = [0.0]
+    """The times that the event loop took for a sleep of 5 ms, in seconds."""
+    lags: list[float] = []
 
     async def tick() -> None:
         while True:
             before = time.perf_counter()
             await asyncio.sleep(0.005)
-            longest[0] = max(longest[0], time.perf_counter() - before)
+            lags.append(time.perf_counter() - before)
 
     task = asyncio.create_task(tick())
-    yield longest
+    yield lags
     task.cancel()
 
 
@@ -109,17 +109,28 @@ async def test_a_locked_database_fails_in_time_leaves_nothing_hanging_and_comes_
         await store.add("c-1", ["a"], [vector(1, 0)], metadata=META)
         stuck = process_id(store)
         with locked_by_another_process(tmp_path / "vectors" / "chroma.sqlite3"):
-            for _ in range(3):
+            for _ in range(40):
                 started = time.monotonic()
-                with pytest.raises(RetrievalError, match=r"did not answer|locked"):
+                with pytest.raises(RetrievalError, match=r"did not answer|locked|in a row") as caught:
                     await store.query(["c-1"], [1.0, 0.0], 5)
-                assert time.monotonic() - started < 0.6
-            with pytest.raises(RetrievalError, match="several times in a row"):
-                await store.query(["c-1"], [1.0, 0.0], 5)
+                assert time.monotonic() - started < 1.0
+                if "in a row" in str(caught.value):
+                    break
+            assert "in a row" in str(caught.value)
         await gone(stuck)
-        assert lag[0] < 0.25
+        assert max(lag) < 0.5  # with Chroma in a thread it is the whole time of the lock
         await asyncio.sleep(0.3)
         assert await answered(store) == [("a", 1.0)]
+
+
+async def test_a_slow_start_is_no_failure(tmp_path: Path) -> None:
+    async with store_at(tmp_path / "vectors", query_seconds=0.01) as store:
+        for _ in range(5):
+            with pytest.raises(RetrievalError, match="did not answer"):
+                await store.query(["c-1"], [1.0, 0.0], 5)
+        await store.collections()
+        store._query_seconds = 30.0
+        assert await store.query(["c-1"], [1.0, 0.0], 5) == []
 
 
 async def test_failures_count_only_in_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,16 +178,16 @@ async def test_a_query_that_hangs_leaves_the_loop_free_and_the_keywords_working(
             hits = await index.retriever.search("The code w3x7", PUBLIC, 5)
         assert hits.keyword
         assert not hits.dense
-    assert lag[0] < 0.25
+    assert max(lag) < 0.5  # with Chroma in a thread it is the whole time of the lock
 
 
 async def test_a_large_write_leaves_the_loop_free(tmp_path: Path) -> None:
     async with store_at(tmp_path / "vectors") as store:
         await store.collections()
-        rows = [vector(*(float((i * 7 + j) % 13 - 6) for j in range(384))) for i in range(500)]
+        rows = [vector(*(float((i * 7 + j) % 13 - 6) for j in range(384))) for i in range(750)]
         async with measured_lag() as lag:
-            await store.add("c-1", [str(i) for i in range(500)], rows, metadata=META)
-        assert lag[0] < 0.2
+            await store.add("c-1", [str(i) for i in range(750)], rows, metadata=META)
+        assert len(lag) > 20  # with Chroma in a thread it is three, one a batch
 
 
 async def test_a_slow_write_is_not_killed_by_the_query_behind_it(tmp_path: Path) -> None:
