@@ -15,7 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from adapters.terminal import TerminalChannel
 from bot import logs
 from bot.config import Settings
-from bot.wiring import open_app, open_index_only
+from bot.wiring import mend, open_app, open_index_only, outdated_index
+from core.errors import EmbedderError, IndexOutdated, RetrievalError
 from core.index.index import Index
 from core.index.ingest import IngestReport
 from core.index.ingest import Progress as Step
@@ -53,6 +54,8 @@ async def chat(settings: Settings, docs: Sequence[Path]) -> int:
                 report = await _ingest(app.index, docs, errors)
                 if report.failed or report.added or report.changed or report.removed:
                     print_report(report, errors)
+            if warning := await outdated_index(app.index):
+                errors.print(warning, style="yellow", soft_wrap=True)
             if app.embedded:
                 errors.print(DEMONSTRATION, style="yellow", soft_wrap=True)
             all_stored = await TerminalChannel(app.dispatcher, app.store, stdin=sys.stdin, console=console).run()
@@ -78,7 +81,14 @@ async def evaluate(
 
 async def _ingest(index: Index, paths: Sequence[Path], console: Console) -> IngestReport:
     with _progress(console) as advance:
-        return await ingest_paths(paths, index, on_progress=advance)
+        try:
+            return await ingest_paths(paths, index, on_progress=advance)
+        except (EmbedderError, IndexOutdated):
+            raise
+        except RetrievalError:
+            # Damaged vectors: the text is all there, so they are made again, once.
+            await mend(index)
+            return await ingest_paths(paths, index, on_progress=advance)
 
 
 def print_report(report: IngestReport, console: Console) -> None:

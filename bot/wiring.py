@@ -22,6 +22,7 @@ from core.index.embedder import HttpEmbedder
 from core.index.health import check, rebuild
 from core.index.index import Index, open_index
 from core.index.lock import lock_data_dir
+from core.index.search import outdated
 from core.llm import Deadlines, HttpChatModel
 from core.pipeline import Limits, Pipeline
 from core.prompts import BASE, PROFILES, Manners
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 
 DATABASE: Final = "conversations.db"
 DEFAULT_CONTEXT_TOKENS: Final = 4096
+CHECK_SECONDS: Final = 3600.0
+"""Between two checks of the vectors."""
 PROBE_TEXT: Final = "Can you read this?"
 
 # A weak rewriter needs the typed words beside its query, a real one hardly does.
@@ -189,14 +192,29 @@ async def _ask_endpoint(model: HttpChatModel, wanted: str) -> int | None:
 
 
 async def _keep_sound(index: Index) -> None:
-    """Once after the start: vectors that got lost or damaged are made again from the text."""
-    try:
-        health = await check(index)
-        if not health.ok:
-            log.warning("%s They are made again now; until then the search is by words only.", health)
-            await rebuild(index, health)
-    except ThreadwiseError as error:
-        log.warning("The index could not be checked: %s", error)
+    """At the start and every hour: vectors that got lost or damaged are made again from the text."""
+    while True:
+        try:
+            await mend(index)
+        except ThreadwiseError as error:
+            log.warning("The index could not be checked: %s", error)
+        await asyncio.sleep(CHECK_SECONDS)
+
+
+async def mend(index: Index) -> None:
+    """Checks the vectors and makes them again where they are not all there. Raises `ThreadwiseError`."""
+    health = await check(index)
+    if not health.ok:
+        log.warning("%s They are made again now; until then the search is by words only.", health)
+        await rebuild(index, health)
+
+
+async def outdated_index(index: Index) -> str:
+    """What to tell the operator of an index that another embedding model made; empty if there is nothing to tell."""
+    state = await index.catalog.state()
+    if not state.total or state.model == index.embedder.model:
+        return ""
+    return f"{outdated(state, index.embedder.model)} Until then the search is by words only."
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:

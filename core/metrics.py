@@ -19,7 +19,7 @@ REWRITER_REQUESTS = Counter(
 )
 STAGE_FALLBACKS = Counter(
     "rag_stage_fallbacks_total",
-    "Stages that fell back, by stage (rewrite, retrieve, generate, summarize) and kind of reason.",
+    "Stages that fell back, by stage and kind of reason.",
     ["stage", "reason"],
 )
 STAGE_SECONDS = Histogram(

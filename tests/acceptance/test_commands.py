@@ -201,6 +201,28 @@ async def test_a_data_directory_that_cannot_be_written_is_refused(threadwise: Th
     refused(await threadwise.run("chat", DATA_DIR=str(tmp_path / "file")), "file")
 
 
+async def test_an_index_of_another_embedding_model_is_said_and_the_search_goes_on_by_words(threadwise: Threadwise):
+    await threadwise.run("ingest", "docs")
+    ended = await threadwise.run("chat", said="How much oil does the Kestrel take?\n", EMBEDDING_MODEL="another")
+    assert ended.code == 0
+    assert "test-embedder" in ended.err
+    assert "another" in ended.err
+    assert "threadwise ingest" in ended.err
+    assert "(docs/kestrel.md)" in ended.out
+    assert "Traceback" not in ended.out + ended.err
+
+
+async def test_damaged_vectors_are_made_again_by_the_next_ingest(threadwise: Threadwise):
+    await threadwise.run("ingest", "docs")
+    (file,) = (threadwise.directory / "data" / "index").glob("vectors/chroma.sqlite3")
+    file.write_bytes(b"\0" * 4096 + file.read_bytes()[4096:])
+    (threadwise.directory / "docs" / "new.md").write_text("# Falcon\n\nThe Falcon motor turns at 900 rpm.\n")
+    ended = await threadwise.run("ingest", "docs")
+    assert (ended.code, "1 added" in ended.err) == (0, True), ended.err
+    ended = await threadwise.run("chat", said="How fast does the Falcon motor turn?\n")
+    assert "(docs/new.md)" in ended.out
+
+
 async def test_ctrl_c_stops_the_answer_and_not_the_program(threadwise: Threadwise, server: OpenAIServer):
     server.default = lambda body: Reply(pieces=("It takes ", 30.0, "for ever"))
     process = await threadwise.start("chat", "--docs", "docs")
