@@ -40,7 +40,7 @@ class TurnState(StrEnum):
     """Stored, not answered yet."""
     ANSWERED = "answered"
     INCOMPLETE = "incomplete"
-    """The answer was cut off; the partial text is kept but is no history."""
+    """The answer was cut off or stopped: what was shown of it is history, since people ask on from there."""
     FAILED = "failed"
     """No answer, or a stand-in for one."""
 
@@ -84,10 +84,21 @@ class Memory:
     """What a conversation holds for the next turn."""
 
     turns: Sequence[Turn] = ()
-    """The newest completed pairs, oldest first."""
-    turns_before: int = 0
-    """How many completed pairs are older than these."""
+    """The newest pairs that the summary does not cover, oldest first."""
     summary: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """What no summary of a conversation covers yet, and the summary that a new one would replace."""
+
+    conversation: int
+    """The store's own id of the conversation: a forgotten thread that goes on is another one."""
+    summary: str
+    covered: int
+    """The watermark: the summary holds the turns up to this `seq`, and none after it."""
+    turns: Sequence[tuple[int, Turn]]
+    """All pairs after the watermark with their `seq`, oldest first."""
 
 
 class ConversationStore(Protocol):
@@ -102,7 +113,22 @@ class ConversationStore(Protocol):
         ...
 
     async def history(self, thread: ThreadKey, before: int, limit: int) -> Memory:
-        """What the thread holds before turn id `before`: the newest `limit` answered turns and the rest."""
+        """What the thread holds before turn id `before`: its summary and the newest `limit` pairs after that."""
+        ...
+
+
+class SummaryStore(Protocol):
+    """The running summaries of conversations."""
+
+    async def backlog(self, thread: ThreadKey) -> Backlog | None:
+        """What the summary of the thread does not cover; None if there is no such thread."""
+        ...
+
+    async def condense(self, backlog: Backlog, upto: int, summary: str) -> bool:
+        """Puts `summary` in the place of the backlog's and its watermark at `upto`, in one transaction.
+
+        False, and nothing is changed, if the watermark has moved or the conversation was forgotten since.
+        """
         ...
 
 
@@ -127,6 +153,10 @@ Show = Callable[[str], Awaitable[None]]
 
 AnswerTurn = Callable[[Question, Show], Awaitable[Answer]]
 """The function from a question to its answer that the dispatcher is given."""
+
+
+Summarize = Callable[[str, Sequence[Turn]], Awaitable[str | None]]
+"""From the earlier summary and the turns that leave the window to the new summary; None if it could not be made."""
 
 
 class Reply(Protocol):

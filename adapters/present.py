@@ -28,7 +28,7 @@ def remarks(answer: Answer) -> list[str]:
         lines.append(FILTERED)
     if ("retrieve", CARRIED_OVER) in reasons:
         lines.append(CARRIED)
-    if answer.passages and not answer.citations and not answer.says_nothing_found:
+    if answer.query.text and not answer.citations and not answer.says_nothing_found:
         lines.append(NO_SOURCE)
     return lines
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import signal
 import sys
+import textwrap
 import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from datetime import UTC, datetime
@@ -41,7 +43,7 @@ Ask in plain words; ask on in the same thread ("and on ARM?").
 Ctrl-C stops an answer, not the program."""
 
 _STATUS_WORDS: Final = {
-    QueryStatus.SKIPPED: "skipped: the typed words were searched, no model was asked",
+    QueryStatus.SKIPPED: "skipped: no model was asked",
     QueryStatus.REWRITTEN: "rewritten",
     QueryStatus.REJECTED: "rejected: the model's rewrite was not usable, the typed words were searched",
     QueryStatus.FAILED: "failed: the rewrite could not be made, the typed words were searched",
@@ -77,7 +79,7 @@ class TerminalChannel:
         lines = self._typed_lines() if self._interactive else self._piped_lines()
         async with contextlib.aclosing(lines):
             async for line in lines:
-                if line.casefold() in ("/quit", "/exit"):
+                if line.casefold() in ("/quit", "/exit", "quit", "exit"):
                     break
                 try:
                     await self._handle(line)
@@ -186,7 +188,8 @@ class TerminalChannel:
         self._say(HELP)
 
     def _say(self, text: str, style: str = "") -> None:
-        self._console.print(Text(_printable(text), style=style), soft_wrap=True)
+        # In a pipe a line stays a line; at a terminal it is wrapped between words.
+        self._console.print(Text(_printable(text), style=style), soft_wrap=not self._console.is_terminal)
 
     async def _piped_lines(self) -> AsyncGenerator[str]:
         while raw := await asyncio.to_thread(self._stdin.readline):
@@ -205,6 +208,7 @@ class TerminalChannel:
             try:
                 line = (await session.prompt_async("> ")).strip()
             except KeyboardInterrupt:
+                self._say("(Ctrl-D or /quit leaves)", style="dim")
                 continue
             except EOFError:
                 return
@@ -241,12 +245,15 @@ class _TerminalReply:
         self._print_up_to(answer.text)
         self._console.print()
         for line in remarks(answer):
-            self._console.print(Text(line, style="yellow"), soft_wrap=True)
+            self._line(line, "yellow")
         if answer.citations:
-            self._console.print(Text("Sources:", style="dim"))
+            self._line("Sources:", "dim")
         for line in source_lines(answer.citations):
-            self._console.print(Text(_printable(line), style="dim"), soft_wrap=True)
+            self._line(line, "dim")
         self._console.print()
+
+    def _line(self, text: str, style: str) -> None:
+        self._console.print(Text(_printable(text), style=style), soft_wrap=not self._console.is_terminal)
 
     def stopped(self) -> None:
         self._stop_waiting()
@@ -257,7 +264,10 @@ class _TerminalReply:
             # The end of the answer showed that its beginning was not one; rare, so it is printed anew.
             self._console.print()
             self._printed = ""
-        self._console.print(Text(_printable(text[len(self._printed) :])), end="", soft_wrap=True)
+        added = _printable(text[len(self._printed) :])
+        if self._console.is_terminal:
+            added = _wrapped(added, self._printed, self._console.width)
+        self._console.print(Text(added), end="", soft_wrap=True)
         self._printed = text
 
     def _stop_waiting(self) -> None:
@@ -278,6 +288,23 @@ def _interrupt_cancels(task: asyncio.Task[Answer | None]) -> Iterator[None]:
         yield
     finally:
         loop.remove_signal_handler(signal.SIGINT)
+
+
+def _wrapped(added: str, before: str, width: int) -> str:
+    """`added` with line ends between words, where the text goes on after `before` on a screen of `width`."""
+    lines = textwrap.wrap(before[before.rfind("\n") + 1 :], width) or [""]
+    column = len(lines[-1])
+    pieces = []
+    for piece in re.findall(r"\n|[^\S\n]+|\S+", added):
+        if piece == "\n":
+            column = 0
+        elif column + len(piece) > width and not piece.isspace() and column:
+            pieces.append("\n")
+            column = len(piece)
+        else:
+            column += len(piece)
+        pieces.append(piece)
+    return "".join(pieces)
 
 
 def _new_thread() -> ThreadKey:

@@ -127,7 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     documents = evaluation.add_mutually_exclusive_group(required=True)
     documents.add_argument("--docs", type=Path, metavar="DIR", help="the documents, as for ingest")
     documents.add_argument("--corpus", type=Path, metavar="FILE", help="passages, one JSON object a line")
-    evaluation.add_argument("--limit", type=int, metavar="N", help="only the first N conversations")
+    evaluation.add_argument("--limit", type=_positive, metavar="N", help="only the first N conversations")
     evaluation.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
     chat = commands.add_parser(
@@ -141,3 +141,9 @@ def _parser() -> argparse.ArgumentParser:
         "--docs", action="append", type=Path, default=[], metavar="PATH", help="ingest this first, if it has changed"
     )
     return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError("must be a number from 1")
+    return int(text)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from prometheus_client import start_http_server
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -16,7 +17,7 @@ from adapters.terminal import TerminalChannel
 from bot import logs
 from bot.config import Settings
 from bot.wiring import mend, open_app, open_index_only, outdated_index
-from core.errors import EmbedderError, IndexOutdated, RetrievalError
+from core.errors import ConfigError, EmbedderError, IndexOutdated, RetrievalError
 from core.index.index import Index
 from core.index.ingest import IngestReport
 from core.index.ingest import Progress as Step
@@ -27,6 +28,11 @@ DEMONSTRATION: Final = (
     "This is the embedded demonstration model (Gemma 3 270M, on the CPU): it shows how threads, follow-ups and "
     "sources work, but its answers are often wrong. For a real model set LLM_BASE_URL, LLM_MODEL and LLM_API_KEY "
     "(and EMBEDDING_BASE_URL for the search); see docs/your-own-model.md."
+)
+
+
+NO_DOCUMENTS: Final = (
+    "There are no documents yet: run `threadwise ingest PATH` first (DATA_DIR tells where the index is)."
 )
 
 
@@ -54,12 +60,25 @@ async def chat(settings: Settings, docs: Sequence[Path]) -> int:
                 report = await _ingest(app.index, docs, errors)
                 if report.failed or report.added or report.changed or report.removed:
                     print_report(report, errors)
+            if not app.embedded:
+                errors.print(app.about, style="dim", soft_wrap=True)
+            if not (await app.index.catalog.state()).total:
+                errors.print(NO_DOCUMENTS, style="yellow", soft_wrap=True)
             if warning := await outdated_index(app.index):
                 errors.print(warning, style="yellow", soft_wrap=True)
             if app.embedded:
                 errors.print(DEMONSTRATION, style="yellow", soft_wrap=True)
+            if settings.metrics_port is not None:
+                _serve_metrics(settings.metrics_port)
             all_stored = await TerminalChannel(app.dispatcher, app.store, stdin=sys.stdin, console=console).run()
     return 0 if all_stored else 1
+
+
+def _serve_metrics(port: int) -> None:
+    try:
+        start_http_server(port, addr="127.0.0.1")
+    except OSError as error:
+        raise ConfigError(f"METRICS_PORT {port} cannot be used: {error.strerror}.") from error
 
 
 async def evaluate(
@@ -68,7 +87,7 @@ async def evaluate(
     """`threadwise eval`: prints a table, or JSON. Raises `ThreadwiseError`."""
     from bot import evaluate as evaluation
 
-    logs.set_up(settings.log_level)
+    logs.set_up(settings.log_level, settings.data_dir / LOG_FILE)
     console = Console(stderr=True, highlight=False)
     with _bar(console) as advance:
         result = await evaluation.evaluate(settings, file, docs, corpus, limit, advance)

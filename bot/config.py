@@ -17,7 +17,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, Va
 
 from core.errors import ConfigError
 
-OUR_PREFIXES: Final = ("LLM_", "EMBEDDING_", "REWRITE_", "RETRIEVAL_", "BOT_", "DATA_", "LOG_")
+OUR_PREFIXES: Final = ("LLM_", "EMBEDDING_", "REWRITE_", "RETRIEVAL_")
+"""Whose they are is plain; other names are ours only if they are close to one."""
 NO_KEY: Final = "sk-no-key-required"
 """What clients send where a server wants any key at all."""
 
@@ -43,6 +44,8 @@ class Settings(BaseModel):
 
     data_dir: Path = Field(Path("data"), alias="DATA_DIR")
     """Everything that is kept lives here."""
+    metrics_port: int | None = Field(None, alias="METRICS_PORT", ge=1, le=65535)
+    """Where Prometheus finds the counters, on 127.0.0.1. Unset: nowhere."""
     bot_name: str = Field("Threadwise", alias="BOT_NAME", min_length=1, max_length=32)
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("WARNING", alias="LOG_LEVEL")
 
@@ -92,6 +95,8 @@ def load(environment: Mapping[str, str], dotenv: Mapping[str, str | None] | None
         settings = Settings.model_validate({key: merged[key] for key in KEYS if key in merged})
     except ValidationError as error:
         mistakes += [_mistake(str(detail["loc"][0]), detail["msg"]) for detail in error.errors(include_input=False)]
+    if not mistakes and settings.embedding_base_url and not settings.embedding_model:
+        mistakes.append("EMBEDDING_MODEL must be set with EMBEDDING_BASE_URL: the index is kept for one model")
     if mistakes:
         many = f"{len(mistakes)} settings are wrong" if len(mistakes) > 1 else "A setting is wrong"
         raise ConfigError(f"{many}: {'; '.join(mistakes)}. See .env.example for all settings.")
@@ -109,7 +114,7 @@ def from_environment() -> Settings:
 
 
 def _looks_like_ours(key: str) -> bool:
-    return key.startswith(OUR_PREFIXES) or bool(difflib.get_close_matches(key, KEYS, n=1, cutoff=0.9))
+    return key.startswith(OUR_PREFIXES) or bool(difflib.get_close_matches(key, KEYS, n=1, cutoff=0.8))
 
 
 def _unknown(key: str) -> str:

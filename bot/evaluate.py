@@ -166,8 +166,10 @@ def _documents(text: str) -> list[Document]:
             row = json.loads(line)
             block = Block(kind=Kind.TEXT, text=str(row["text"]))
             documents.append(Document(title=str(row.get("title") or ""), source=str(row["id"]), blocks=(block,)))
-        except (ValueError, KeyError, TypeError) as error:
-            raise IngestError(f"line {number} of the corpus is no passage: {type(error).__name__}: {error}") from error
+        except KeyError as error:
+            raise IngestError(f"line {number} of the corpus is no passage: it has no {error}") from error
+        except (ValueError, TypeError) as error:
+            raise IngestError(f"line {number} of the corpus is no passage: {error}") from error
     return documents
 
 
@@ -175,7 +177,8 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise IngestError(f"{path} cannot be read: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise IngestError(f"{path} cannot be read: {reason}") from error
 
 
 def print_evaluation(evaluation: Evaluation, console: Console) -> None:
@@ -194,7 +197,10 @@ def print_evaluation(evaluation: Evaluation, console: Console) -> None:
     console.print(grid)
     total = len(evaluation.outcomes)
     shares = Counter(outcome.status for outcome in evaluation.outcomes)
-    console.print("Rewrites: " + ", ".join(f"{name} {count / total:.0%}" for name, count in shares.most_common()))
+    console.print(
+        "Turns by what became of the rewrite: "
+        + ", ".join(f"{name} {count / total:.0%}" for name, count in shares.most_common())
+    )
     reasons = Counter(o.reason for o in evaluation.outcomes if o.status == "rejected")
     if reasons:
         console.print("Rejected for: " + ", ".join(f"{reason} ({count})" for reason, count in reasons.most_common()))

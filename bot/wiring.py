@@ -14,6 +14,7 @@ import httpx
 
 from adapters.dispatcher import Dispatcher
 from adapters.store import SqlConversationStore
+from adapters.summaries import Summaries
 from bot.config import Settings
 from bot.engine import EMBEDDING_TOKENS, Endpoint, Engine
 from bot.engine import start as start_engine
@@ -28,7 +29,7 @@ from core.pipeline import Limits, Pipeline
 from core.prompts import BASE, PROFILES, Manners
 from core.retrieve import Threshold, Weights
 from core.sanitize import has_control_token
-from core.window import MAX_PAIRS
+from core.window import MAX_TURNS
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,8 @@ class App:
     dispatcher: Dispatcher
     embedded: bool
     """Whether the chat model is the embedded demonstration."""
+    about: str
+    """The model and the documents, in one line."""
 
 
 @asynccontextmanager
@@ -82,14 +85,20 @@ async def open_app(settings: Settings, tell: Tell) -> AsyncIterator[App]:
         engine = await _engine(settings, stack, tell, chat=settings.llm_base_url is None)
         index = await _index(settings, engine, stack, settings.data_dir)
         pipeline = await _pipeline(settings, engine, index, stack)
+        state = await index.catalog.state()
+        documents = f"{state.documents} documents, {state.total} passages"
+        context = f"{pipeline.limits.context_tokens} tokens of context"
+        summaries = Summaries(store, pipeline.summarize)
+        stack.push_async_callback(summaries.close)
         watch = asyncio.create_task(_keep_sound(index))
         stack.push_async_callback(_cancelled, watch)
         yield App(
             store=store,
             index=index,
             pipeline=pipeline,
-            dispatcher=Dispatcher(store, pipeline.answer, MAX_PAIRS),
+            dispatcher=Dispatcher(store, pipeline.answer, MAX_TURNS, summaries),
             embedded=settings.llm_base_url is None,
+            about=f"Model: {pipeline.model!r}, {context}. Index: {documents}.",
         )
 
 
@@ -185,7 +194,7 @@ async def _ask_endpoint(model: HttpChatModel, wanted: str) -> int | None:
         listed = ", ".join(info.models[:5])
         raise ModelRejected(f"The endpoint does not serve the model of LLM_MODEL; it lists: {listed}. Set LLM_MODEL.")
     if not info.models:
-        raise ModelError("The endpoint at LLM_BASE_URL lists no model: load one, or check the address.")
+        raise ModelError(f"{model!r} lists no model: load one, or check LLM_BASE_URL, which usually ends in /v1.")
     if uncovered := [token for token in info.special_tokens if not has_control_token(token)]:
         log.warning("Control tokens of the model that the sanitizer does not break: %s", " ".join(uncovered[:20]))
     return info.context_tokens

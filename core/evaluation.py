@@ -55,8 +55,10 @@ def items(text: str) -> list[Item]:
             continue
         try:
             found.append(_item(json.loads(line)))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise IngestError(f"line {number} is no evaluation item: {type(error).__name__}: {error}") from error
+        except KeyError as error:
+            raise IngestError(f"line {number} is no evaluation item: it has no {error}") from error
+        except (ValueError, TypeError, AttributeError) as error:
+            raise IngestError(f"line {number} is no evaluation item: {error}") from error
     if not found:
         raise IngestError("the file holds no evaluation item")
     return found

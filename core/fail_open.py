@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from core.errors import ModelError, RetrievalError, ThreadwiseError
+from core.errors import ThreadwiseError
 from core.metrics import STAGE_FALLBACKS
 from core.types import Degradation
 
@@ -23,7 +23,7 @@ def reason_of(error: BaseException) -> str:
     """A short, bounded phrase without user text: the class of an error of ours, "timeout", or "bug"."""
     if isinstance(error, TimeoutError):
         return "timeout"
-    if isinstance(error, (ModelError, RetrievalError)):
+    if isinstance(error, ThreadwiseError):
         return type(error).__name__
     return "bug"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -15,13 +15,27 @@ MAX_QUESTION_CHARS: Final = 4_000
 """Of a longer message the model sees this much, and the answer says so."""
 
 
-def clean_question(question: Question) -> tuple[Question, bool]:
-    """`question` with all its texts sanitized, and whether the typed words had to be cut.
+def is_history(turn: Turn) -> bool:
+    """Whether a later turn may refer to this one: not to one without an answer, and not to small talk."""
+    return bool(turn.answer.strip()) and smalltalk.reply_to(turn.question) is None
 
-    Turns without an answer and small talk are no history.
-    """
+
+def clean_question(question: Question) -> tuple[Question, bool]:
+    """`question` with all its texts sanitized, and whether the typed words had to be cut."""
     text = _counted("question", prompt, question.text).strip()
-    history = tuple(
+    cleaned = replace(
+        question,
+        text=text[:MAX_QUESTION_CHARS],
+        author=label(question.author),
+        history=clean_history(question.history),
+        summary=clean_summary(question.summary),
+    )
+    return cleaned, len(text) > MAX_QUESTION_CHARS
+
+
+def clean_history(turns: Sequence[Turn]) -> tuple[Turn, ...]:
+    """Those of `turns` that are history, with all their texts sanitized."""
+    return tuple(
         Turn(
             question=_counted("history", prompt, turn.question),
             answer=_counted("history", prompt, turn.answer),
@@ -29,17 +43,14 @@ def clean_question(question: Question) -> tuple[Question, bool]:
             at=turn.at,
             searched=prompt(turn.searched),
         )
-        for turn in question.history
-        if turn.answer.strip() and smalltalk.reply_to(turn.question) is None
+        for turn in turns
+        if is_history(turn)
     )
-    cleaned = replace(
-        question,
-        text=text[:MAX_QUESTION_CHARS],
-        author=label(question.author),
-        history=history,
-        summary=_counted("summary", prompt, question.summary),
-    )
-    return cleaned, len(text) > MAX_QUESTION_CHARS
+
+
+def clean_summary(summary: str) -> str:
+    """`summary` sanitized: a model wrote it, of what people typed."""
+    return _counted("summary", prompt, summary)
 
 
 def clean_passage(passage: Passage) -> Passage:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from core import words
 from core.clock import Clock
 from core.fail_open import record
 from core.generate import Generated
@@ -12,7 +13,7 @@ from core.metrics import STAGE_SECONDS, TURNS
 from core.output import Hygiene
 from core.types import NOT_IN_DOCUMENTS, Answer, Citation, Degradation, FinishReason, Kept, Passage, Query
 
-EXCERPT_CHARS: Final = 300
+EXCERPT_CHARS: Final = 500
 """Of each passage that stands in for an answer."""
 MAX_STAND_INS: Final = 3
 
@@ -46,18 +47,28 @@ def borne_out(answer: Answer, asked: str) -> Answer:
 
     What the documents say is an answer too: it stays in the conversation, marked.
     """
-    if answer.citations or answer.stand_in or not answer.complete or answer.says_nothing_found:
+    held = asked + "".join(f"{p.title} {p.heading} {p.text}" for p in answer.passages)
+    made_up = any(code not in held for code in words.identifiers(answer.text) if code not in _markers(answer))
+    if answer.stand_in or not answer.complete or answer.says_nothing_found:
+        return answer
+    if answer.citations and not made_up:
         return answer
     if not answer.passages:
         return replace(answer, text=NOT_IN_DOCUMENTS)
     text, citations = _quoted(NOT_BORNE_OUT, asked, answer.passages)
     mark = Degradation(stage="generate", reason="not_borne_out")
-    return replace(answer, text=text, citations=citations, degraded=(*answer.degraded, mark))
+    # Marks on the text that is thrown away ("cut at the limit") say nothing about the passages.
+    kept = tuple(degradation for degradation in answer.degraded if degradation.stage != "generate")
+    return replace(answer, text=text, citations=citations, degraded=(*kept, mark))
+
+
+def _markers(answer: Answer) -> frozenset[str]:
+    return frozenset(str(citation.number) for citation in answer.citations)
 
 
 def _quoted(opening: str, asked: str, passages: tuple[Passage, ...]) -> tuple[str, tuple[Citation, ...]]:
     best = passages[:MAX_STAND_INS]
-    quotes = [f"> {_excerpt(passage.text)} [{number}]" for number, passage in enumerate(best, 1)]
+    quotes = [f"{_excerpt(passage.text)} [{number}]" for number, passage in enumerate(best, 1)]
     return Hygiene(passages=best, question=asked).settle("\n\n".join([opening, *quotes]))
 
 
@@ -98,5 +109,10 @@ def count(answer: Answer) -> Answer:
 
 
 def _excerpt(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= EXCERPT_CHARS else line[:EXCERPT_CHARS].rsplit(" ", 1)[0] + " …"
+    """The beginning of a passage as a quotation, its lines kept, a code block closed again."""
+    kept = text.strip()
+    if len(kept) > EXCERPT_CHARS:
+        kept = kept[:EXCERPT_CHARS].rsplit(None, 1)[0] + " …"
+        if kept.count("```") % 2:
+            kept += "\n```\n"
+    return "\n".join(f"> {line}".rstrip() for line in kept.splitlines())

@@ -14,10 +14,11 @@ from typing import Final
 
 from core import words
 from core.code_spans import code_spans, outside
+from core.links import held_by, without_bare_links, without_named_links
+from core.reasoning import spoken
 from core.sanitize import assembled
 from core.types import Citation, Passage
 
-REMOVED_LINK: Final = "(link removed)"
 MIN_ATTRIBUTION: Final = 0.6
 """Share of an answer's content words that a passage must hold to be named as its source."""
 MIN_ATTRIBUTED_WORDS: Final = 3
@@ -29,16 +30,14 @@ _TURN_MARKER: Final = re.compile(
     r"|<\|(?:im_start|im_end|eot_id|end|endoftext|start|user|assistant|system)\|>",
     re.IGNORECASE,
 )
-_TAG_NAME: Final = r"(?:think(?:ing)?|thought|reasoning|reflection|analysis|scratchpad)"
-_REASONING_OPEN: Final = re.compile(
-    rf"<({_TAG_NAME})>|<\|channel\|?>\s*(?!final\b)|\A\s*thought\n(?=.*<channel\|>)", re.IGNORECASE | re.DOTALL
+_OWN_TURN: Final = re.compile(
+    r"\A\s*(?:<start_of_turn>\s*model|<\|turn>\s*model|<\|im_start\|>\s*assistant)[ \t]*\n", re.IGNORECASE
 )
-_REASONING_CLOSE: Final = re.compile(rf"</{_TAG_NAME}>|<channel\|>|<\|message\|>", re.IGNORECASE)
 _CONTROL_TOKEN: Final = re.compile(
     r"<\|[^\s|<>]{1,40}\|?>|<[^\s|<>]{1,40}\|>|<unused\d+>|<(?:bos|pad|unk|mask)>", re.IGNORECASE
 )
 
-_CITED: Final = re.compile(r"[ \t]*\[\^?(\d{1,3}(?:\s*[,;]\s*\^?\d{1,3})*)\](?!\()")
+_CITED: Final = re.compile(r"(?:(?<![ \t])[ \t]++)?\[\^?(\d{1,3}(?:\s*[,;]\s*\^?\d{1,3})*)\](?!\()")
 _SOURCE_LABELS: Final = ("sources", "references", "citations", "quellen", "bronnen", "fuentes", "fonti")
 _SOURCES_LINE: Final = re.compile(
     r"^[ \t*_#>-]*(?:source|reference|citation|quelle|" + "|".join(_SOURCE_LABELS) + r")[ \t*_]*"
@@ -46,20 +45,6 @@ _SOURCES_LINE: Final = re.compile(
     r"(?:^[ \t*-]*\[\d{1,3}\][^\n]*$\n?)*",
     re.IGNORECASE | re.MULTILINE,
 )
-_IMAGE: Final = re.compile(
-    r"!\[([^\]\n]{0,300})\](?:\([^)\n]{0,2000}\)|\[[^\]\n]{0,100}\])|<img\b[^>]{0,2000}>", re.IGNORECASE
-)
-_MARKDOWN_LINK: Final = re.compile(r"\[([^\]\n]{0,300})\]\(\s*<?([^)\s>]{0,2000})>?[^)\n]{0,300}\)")
-_SLACK_LINK: Final = re.compile(r"<((?:https?:|mailto:)?[^\s<>|]{1,2000})\|([^<>\n]{0,300})>")
-_URL_CHARS: Final = r"[^\s<>\[\](){}\"'`]"
-_BARE_URL: Final = re.compile(
-    rf"<?\b(?:[a-z][a-z0-9+.-]{{1,20}}:[/\\]{{1,3}}|www\.){_URL_CHARS}+>?|(?<![:\w/\\])[/\\]{{2}}[\w-]+\.{_URL_CHARS}+",
-    re.IGNORECASE,
-)
-_BARE_HOST: Final = re.compile(
-    rf"(?<![\w@/.:`-])(?:[\w-]{{1,63}}\.){{1,6}}[a-z]{{2,12}}[/?]{_URL_CHARS}*", re.IGNORECASE
-)
-_URL_TAIL: Final = ".,;:!?*_"
 _BLANK: Final = re.compile(r"[\s\u200b-\u200f\u2060\ufeff\u00ad]*")
 
 # What the end of a text that is still growing might become: a tag or <link|label>, a [label] with its
@@ -90,7 +75,7 @@ class Hygiene:
 
     def visible(self, raw: str, *, final: bool) -> str:
         """What of `raw` may be shown: all of it that is clean when `final`, else what is sure already."""
-        text = self._without_echo(self._spoken(raw, final=final))
+        text = self._without_echo(self._spoken(raw, final=final), final=final)
         if not final:
             text = _settled(text)
         text = _outside_code(_without_source_lines(text), self._clean_prose)
@@ -105,7 +90,7 @@ class Hygiene:
         text = self.visible(raw, final=True)
         numbers = document_numbers(self.passages)
         shown = set(_cited_numbers(text))
-        used = {n for n in _cited_numbers(_without_reasoning(raw)) if 0 < n <= len(numbers) and numbers[n - 1] in shown}
+        used = {n for n in _cited_numbers(spoken(raw).text) if 0 < n <= len(numbers) and numbers[n - 1] in shown}
         if whole and not used and (source := self._plain_source(text)):
             text, used = f"{text} [{numbers[source - 1]}]", {source}
         return text, self._citations(used)
@@ -129,36 +114,26 @@ class Hygiene:
 
     def _spoken(self, raw: str, *, final: bool) -> str:
         """`raw` without reasoning, up to where the model starts to talk to itself."""
-        if not final and raw.lstrip().casefold().startswith("thought\n"):
-            # Some servers strip the opening marker of Gemma 4's thinking; only its end will tell.
-            return "" if "<channel|>" not in raw else self._spoken(raw, final=True)
-        text = _without_reasoning(raw)
+        text = _OWN_TURN.sub("", spoken(raw, final=final).text)
+        ended = text.rstrip()
+        if ended.endswith("</s>") and "<s>" not in ended:  # Else it is HTML: struck-out text.
+            text = ended.removesuffix("</s>")
         marker = _TURN_MARKER.search(text)
         ends = [text.find(stop) for stop in self.stops if stop in text] + ([marker.start()] if marker else [])
         return text[: min(ends)] if ends else text
 
-    def _without_echo(self, text: str) -> str:
+    def _without_echo(self, text: str, *, final: bool) -> str:
         labels = "|".join(re.escape(name) for name in (*self.names, "Bot", "Assistant", "Answer", "Model"))
-        return re.sub(rf"\A(?:\s*\**(?:{labels})\**\s*:\**\s*)+", "", text, flags=re.IGNORECASE)
+        label = rf"\s*\**(?:{labels})\**\s*"
+        text = re.sub(rf"\A(?:{label}:\**\s*)+", "", text, flags=re.IGNORECASE)
+        # While the colon may still come, the name alone is not shown either.
+        return "" if not final and re.fullmatch(label, text, re.IGNORECASE) else text
 
     def _clean_prose(self, prose: str) -> str:
-        prose = _IMAGE.sub(lambda m: m.group(1) or "", prose)
-        prose = _SLACK_LINK.sub(lambda m: m.group() if self._held(m.group(1)) else m.group(2), prose)
-        prose = _MARKDOWN_LINK.sub(lambda m: m.group() if self._held(m.group(2)) else m.group(1), prose)
-        prose = _CITED.sub(self._marker, prose)
-        prose = _BARE_URL.sub(self._bare_url, prose)
-        prose = _BARE_HOST.sub(lambda m: m.group() if self._held(m.group()) else f"`{m.group()}`", prose)
-        return _CONTROL_TOKEN.sub("", prose)
-
-    def _bare_url(self, match: re.Match[str]) -> str:
-        url = match.group().strip("<>")
-        return match.group() if self._held(url) else REMOVED_LINK + url[len(url.rstrip(_URL_TAIL)) :]
-
-    def _held(self, url: str) -> bool:
-        """Whether the question, a passage or its source holds this very address."""
-        url = url.strip("<>").rstrip(_URL_TAIL)
-        held_by = (self.question, *(p.text for p in self.passages), *(p.source for p in self.passages))
-        return bool(url) and any(url in text for text in held_by)
+        # Addresses last: what is taken out before must not join two halves of one.
+        may_link = held_by(self.question, *(p.text for p in self.passages), *(p.source for p in self.passages))
+        prose = _CITED.sub(self._marker, without_named_links(_CONTROL_TOKEN.sub("", prose), may_link))
+        return without_bare_links(prose, may_link, "`{}`".format)
 
     def _marker(self, match: re.Match[str]) -> str:
         if not self.trusts_markers:
@@ -177,24 +152,6 @@ def repeats(text: str) -> int:
         if unit == text[-2 * period : -period] == text[-3 * period : -2 * period] and unit.strip():
             return 2 * period
     return 0
-
-
-def _without_reasoning(raw: str) -> str:
-    kept: list[str] = []
-    at = 0
-    while True:
-        opening, closing = _REASONING_OPEN.search(raw, at), _REASONING_CLOSE.search(raw, at)
-        if closing and (opening is None or closing.start() < opening.start()):
-            # A closing tag without its opening: the server cut the opening off, all before it is reasoning.
-            kept, at = [], closing.end()
-        elif opening:
-            kept.append(raw[at : opening.start()])
-            end = _REASONING_CLOSE.search(raw, opening.end())
-            if end is None:
-                return "".join(kept)
-            at = end.end()
-        else:
-            return "".join([*kept, raw[at:]])
 
 
 def _without_source_lines(text: str) -> str:

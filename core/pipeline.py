@@ -6,6 +6,8 @@
     window     which turns stay, what fits the budget        (pure)
     generate   on failure before any text: the best passages, labelled; later: the text so far, marked
 
+    summarize  after the turn, in the background; on failure the old summary and all turns stay      (30 s)
+
 Every fallback leaves a `Degradation` on the answer, a log line and a count.
 """
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -23,13 +26,21 @@ from core.clock import Clock
 from core.errors import ContextTooLong, ModelError, PromptCut
 from core.fail_open import fail_open, record
 from core.generate import Show, generate
-from core.intake import clean_passage, clean_question, clean_request
+from core.intake import clean_history, clean_passage, clean_question, clean_request, clean_summary
 from core.outcome import NOTHING_ASKED, SEARCH_FAILED, Marks, borne_out, count, finished, passages_instead, stand_in
 from core.output import Hygiene
 from core.ports import ChatModel, Retriever
-from core.prompts import Manners, generate_request, instructions, rewrite_request
+from core.prompts import (
+    MAX_SUMMARY_TOKENS,
+    Manners,
+    generate_request,
+    instructions,
+    rewrite_request,
+    summary_request,
+)
 from core.retrieve import CANDIDATES, Threshold, Weights, fuse
 from core.rewrite import rewrite
+from core.summarize import extract, summarize, without_citations
 from core.types import (
     CARRIED_OVER,
     NOT_IN_DOCUMENTS,
@@ -42,9 +53,10 @@ from core.types import (
     QueryStatus,
     Question,
     Retrieval,
+    Turn,
     Usage,
 )
-from core.window import Fitted, fewest_tokens, fit, verbatim
+from core.window import MAX_PAIRS, Fitted, fewest_tokens, fit, shortened
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +71,7 @@ class Limits:
 
     rewrite_seconds: float = 3.0
     search_seconds: float = 5.0
+    summarize_seconds: float = 30.0
     passages: int = 5
     context_tokens: int = 4096
     answer_tokens: int = 512
@@ -66,7 +79,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """Everything a turn needs. `answer` is the function that a dispatcher is given."""
+    """Everything a turn needs. `answer` is the function that a dispatcher is given, `summarize` the one after it."""
 
     model: ChatModel
     retriever: Retriever
@@ -153,7 +166,8 @@ class Pipeline:
         query = Query(text=asked.text, status=QueryStatus.SKIPPED, reason="switched off")
         mark = None
         if self.rewriting:
-            history = verbatim(asked.history, asked.turns_before)
+            # More than a window of turns stands there only while their summary is late.
+            history = asked.history[-MAX_PAIRS:]
             request = clean_request(rewrite_request(asked.text, history, asked.summary, self.manners))
             query, mark = await fail_open(
                 "rewrite",
@@ -189,7 +203,7 @@ class Pipeline:
             )
             try:
                 with clock.stage("generate"):
-                    made = await generate(self.model, request, hygiene, show)
+                    made = await generate(self.model, request, hygiene, _unseen if self.manners.flat else show)
                 _check_whole(request, made.usage)
             except ModelError as error:
                 mark = record("generate", error)
@@ -205,7 +219,7 @@ class Pipeline:
     ) -> tuple[ChatRequest, Fitted]:
         fitted = fit(
             fixed=instructions(asked.summary) + asked.text,
-            history=verbatim(asked.history, asked.turns_before),
+            history=asked.history,
             passages=passages,
             context_tokens=context_tokens,
             answer_tokens=self.limits.answer_tokens,
@@ -221,6 +235,38 @@ class Pipeline:
             max_tokens=self.limits.answer_tokens,
         )
         return clean_request(request), fitted
+
+    async def summarize(self, earlier: str, turns: Sequence[Turn]) -> str | None:
+        """The running summary of `earlier` and the `turns` that leave the window; None if it could not be made."""
+        history, notes = clean_history(turns), clean_summary(earlier)
+        if self.manners.flat:
+            return extract(notes, history)
+        history = tuple(map(without_citations, history))
+
+        async def work() -> str:
+            try:
+                return await self._summarize(notes, history, self.limits.context_tokens)
+            except ContextTooLong:
+                return await self._summarize(notes, history, self.limits.context_tokens // 2)
+
+        summary, _mark = await fail_open("summarize", work, fallback=None, seconds=self.limits.summarize_seconds)
+        return summary
+
+    async def _summarize(self, earlier: str, turns: tuple[Turn, ...], context_tokens: int) -> str:
+        quoted = shortened(
+            turns,
+            fixed=summary_request(earlier, (), self.manners).messages[0].content,
+            context_tokens=context_tokens,
+            answer_tokens=MAX_SUMMARY_TOKENS,
+        )
+        request = clean_request(summary_request(earlier, quoted, self.manners))
+        summary, usage = await summarize(self.model, request, earlier, quoted)
+        _check_whole(request, usage)
+        return summary
+
+
+async def _unseen(text: str) -> None:
+    """What a weak model says is shown only after it was found to be borne out."""
 
 
 def _check_whole(request: ChatRequest, usage: Usage) -> None:

@@ -15,8 +15,9 @@ from typing import Final
 from core import words
 from core.errors import ModelGarbage
 from core.ports import ChatModel
+from core.reasoning import spoken
 from core.sanitize import prompt as sanitize_prompt
-from core.types import ChatRequest, Query, QueryStatus, Turn
+from core.types import NOT_IN_DOCUMENTS, ChatRequest, Query, QueryStatus, Turn
 
 MAX_QUERY_CHARS: Final = 300
 """Longer is not a search query."""
@@ -24,16 +25,9 @@ MAX_REPLY_CHARS: Final = 4_000
 """Reading stops here: a model that goes on is not rewriting."""
 MAX_NOVEL_SHARE: Final = 0.5
 """Of the query's content words, how many may be neither in the conversation nor in the question."""
+MIN_KEPT_OF_COMPLETE: Final = 2 / 3
+"""Of a complete question's content words, how many a rewrite must keep: its exact terms find best."""
 
-_CLOSED_REASONING: Final = re.compile(
-    r"<(think(?:ing)?|thought|reasoning|reflection)>.*?</\1>", re.IGNORECASE | re.DOTALL
-)
-_CHANNEL_REASONING: Final = re.compile(
-    r"(?:<\|?channel\|?>\s*)?\bthought\b.*?<\|?channel\|>", re.IGNORECASE | re.DOTALL
-)
-_OPEN_REASONING: Final = re.compile(
-    r"</?(?:think(?:ing)?|thought|reasoning|reflection)>|<\|?channel\|?>", re.IGNORECASE
-)
 _TURN_MARKER: Final = re.compile(r"</?(?:start|end)_of_turn>.*|<turn\|>.*|<\|turn>.*|<\|im_end\|>.*|<eos>.*", re.DOTALL)
 _FENCE: Final = re.compile(r"^```\w*\s*\n?(.*?)\n?```$", re.DOTALL)
 _LABEL: Final = re.compile(
@@ -120,8 +114,7 @@ def left_out(query: str, question: str) -> str:
 
     Such a query still names the subject, which the typed words leave out: the two are searched side by side.
     """
-    searched = _squeeze(query)
-    if any(_code(code) not in searched for code in words.identifiers(question)):
+    if not all(_holds(query, code) for code in words.identifiers(question)):
         return "lost an identifier"
     typed = words.stems(question)
     if typed and words.script(question) in words.SPACED_SCRIPTS and not typed & words.stems(query):
@@ -130,11 +123,10 @@ def left_out(query: str, question: str) -> str:
 
 
 def _unwrap(reply: str) -> str:
-    text = _CHANNEL_REASONING.sub("", _CLOSED_REASONING.sub("", reply))
-    text = _TURN_MARKER.sub("", text)
-    if _OPEN_REASONING.search(text):
+    text, unfinished = spoken(reply, in_code=False)
+    if unfinished:
         raise Rejected("unfinished reasoning")
-    text = text.strip()
+    text = _TURN_MARKER.sub("", text).strip()
     if fenced := _FENCE.match(text):
         text = fenced.group(1).strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -178,15 +170,39 @@ def _check_faithful(query: str, question: str, history: Sequence[Turn], summary:
         raise Rejected("nothing to search for")
     if len(in_query - known) > MAX_NOVEL_SHARE * len(in_query):
         raise Rejected("drifted from the conversation")
-    new_names = words.names(question) - words.stems(said)
-    if words.stands_alone(question) and new_names and words.names(said) & in_query - in_question:
+    if words.stands_alone(question) and len(in_question & in_query) < MIN_KEPT_OF_COMPLETE * len(in_question):
+        raise Rejected("reworded a complete question")
+    if _mixes_in(in_query, in_question, question, query, said):
         raise Rejected("mixed in an earlier subject")
+    if _carries_on(in_query, in_question, question, history, summary):
+        raise Rejected("carried on what was not found")
+
+
+def _mixes_in(in_query: frozenset[str], in_question: frozenset[str], question: str, query: str, said: str) -> bool:
+    """Whether a name from before was put into a complete question about another one."""
+    # People type names in any case; whoever wrote one with a capital, it is a name everywhere.
+    names = words.names(question) | words.names(said) | words.names(query)
+    before = words.stems(said)
+    new_subject = names & in_question - before
+    return bool(new_subject and names & before & in_query - in_question and words.stands_alone(question))
+
+
+def _carries_on(
+    in_query: frozenset[str], in_question: frozenset[str], question: str, history: Sequence[Turn], summary: str
+) -> bool:
+    """Whether words that only a question without an answer held were put into one about something else."""
+    not_found = words.stems(" ".join(turn.question for turn in history if turn.answer.startswith(NOT_IN_DOCUMENTS)))
+    if not in_query & not_found - in_question or in_question & not_found:
+        return False
+    found = [f"{turn.question} {turn.answer}" for turn in history if not turn.answer.startswith(NOT_IN_DOCUMENTS)]
+    stale = not_found - words.stems(" ".join([summary, *found])) - in_question
+    return bool(in_query & stale) and words.stands_alone(question, least=2)
 
 
 def _check_codes(query: str, question: str, said: str) -> None:
-    heard = _squeeze(f"{said} {question}")
+    heard = f"{said} {question}"
     # A CamelCase word is a term of the field and may be put in; a number or a path may not.
-    if any(_code(code) not in heard for code in words.identifiers(query) if not code.isalpha()):
+    if not all(_holds(heard, code) for code in words.identifiers(query) if not code.isalpha()):
         raise Rejected("invented an identifier")
 
 
@@ -194,16 +210,25 @@ def _check_language(query: str, question: str) -> None:
     script = words.script(question)
     if script and not words.uses_script(query, script):
         raise Rejected("other script")
-    spoken, written = words.language(question), words.language(query)
-    if spoken and written and spoken != written and len(words.words(question)) > 3:
+    typed, written = words.language(question), words.language(query)
+    if typed and written and typed != written and len(words.words(question)) > 3:
         raise Rejected("other language")
+
+
+def _holds(text: str, identifier: str) -> bool:
+    """Whether `text` holds an identifier, whatever its case and spaces; a number only where it ends there too."""
+    code = _squeeze(identifier)
+    if identifier.isalpha():
+        code = code.removesuffix("s")  # A CamelCase word is a noun and has a plural.
+    if code not in _squeeze(text):
+        return False
+    if not code or not (code[0].isdigit() or code[-1].isdigit()):
+        return True
+    starts = r"(?<![0-9])(?<![0-9]\.)" if code[0].isdigit() else ""
+    ends = r"(?![0-9])" + (r"(?!\.[0-9])" if code.isdigit() else "") if code[-1].isdigit() else ""
+    return re.search(starts + r"\s*".join(map(re.escape, code)) + ends, text.casefold()) is not None
 
 
 def _squeeze(text: str) -> str:
     """`text` as codes are compared: no spaces, no case."""
     return "".join(text.casefold().split())
-
-
-def _code(identifier: str) -> str:
-    """`identifier` for a search in a squeezed text; a CamelCase word is a noun and has a plural."""
-    return _squeeze(identifier).removesuffix("s") if identifier.isalpha() else _squeeze(identifier)

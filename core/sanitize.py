@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from html.entities import html5
 from typing import Final, NamedTuple
 
@@ -106,6 +107,17 @@ def label(text: str) -> str:
     return line
 
 
+def broken(text: str, pattern: re.Pattern[str]) -> str:
+    """`text` with one visible space after the first character of each match of `pattern`, disguised ones too.
+
+    Escapes are not followed: what they stand for is not what they are.
+    """
+    if text.isascii():
+        return _cut(text, (match.start() + 1 for match in pattern.finditer(text)))
+    plain = _normalize(_Folded(text, list(range(len(text))), list(range(1, len(text) + 1))))
+    return _cut(text, (plain.ends[match.start()] for match in pattern.finditer(plain.chars)))
+
+
 def has_control_token(text: str) -> bool:
     """Whether any control token, plain or disguised, is in `text`."""
     return bool(_WORTH_FOLDING.search(text)) and _TOKENS.search(_fold(text).chars) is not None
@@ -119,11 +131,13 @@ def _break(text: str, tokens: re.Pattern[str]) -> str:
     if not _WORTH_FOLDING.search(text):
         return text
     folded = _fold(text)
-    cuts = sorted({folded.ends[match.start()] for match in tokens.finditer(folded.chars)})
-    if not cuts:
-        return text
-    pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    return " ".join(pieces)
+    return _cut(text, (folded.ends[match.start()] for match in tokens.finditer(folded.chars)))
+
+
+def _cut(text: str, places: Iterable[int]) -> str:
+    """`text` with a space put in at each of `places`."""
+    cuts = sorted(set(places))
+    return " ".join(text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True))
 
 
 def _fold(text: str) -> _Folded:

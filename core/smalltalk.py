@@ -6,7 +6,8 @@ import re
 from typing import Final
 
 _HELLO: Final = {
-    "en": "hello|hi|hiya|hey|hey there|hi there|hello there|good morning|good afternoon|good evening|morning|yo|howdy",
+    "en": "hello|hi|hiya|hey|hey there|hi there|hello there|good morning|good afternoon|good evening|morning|yo|howdy|"
+    "hi all|hello all|hey all|hi everyone|hello everyone|hello again|hi again",
     "de": "hallo|moin|servus|guten morgen|guten tag|guten abend|grüß gott|grüezi",
     "nl": "hoi|hallo daar|goedemorgen|goedemiddag|goedenavond|dag",
     "fr": "bonjour|salut|bonsoir|coucou",
@@ -19,6 +20,7 @@ _THANKS: Final = {
     "much appreciated|"
     "great|great thanks|perfect|perfect thanks|awesome|nice|cool|got it|got it thanks|ok|okay|ok thanks|okay thanks|"
     "that helps|that worked|it works|it works now|works now|works|understood|never mind|nevermind|"
+    "thanks again|thanks all|tysm|no thanks|no thank you|bye|goodbye|good night|see you|that did it|"
     "ok thank you|thanks that helps|thanks that worked|thanks it works now|great that worked|makes sense",
     "de": "danke|danke schön|dankeschön|vielen dank|danke dir|super|super danke|prima|alles klar|passt|"
     "ok danke|perfekt|verstanden|klappt|danke das hilft",
@@ -53,6 +55,8 @@ def _by_phrase(phrases: dict[str, str], replies: dict[str, str]) -> dict[str, st
 
 
 _REPLIES: Final = _by_phrase(_THANKS, _THANKS_REPLY) | _by_phrase(_HELLO, _HELLO_REPLY)
+# How chat platforms and keyboards spell an emoji.
+_SPELLED_EMOJI: Final = re.compile(r"(?<!\S)(?::[a-z0-9_+'-]{1,40}:|[:;=]-?[)D]|<3|\+1|\^\^)(?!\S)", re.IGNORECASE)
 _NOISE: Final = re.compile(r"[^\w\s']|_")
 
 
@@ -60,6 +64,7 @@ def reply_to(text: str) -> str | None:
     """What to say to a message that is nothing but a greeting, thanks or an emoji; None for a question."""
     if len(text) > 60 or not text.strip() or "?" in text or "？" in text:
         return None
+    text = _SPELLED_EMOJI.sub("👍", text)
     phrase = " ".join(_NOISE.sub(" ", text.replace("’", "'").casefold()).split())
     if not phrase:
         return _THANKS_REPLY["en"] if not text.isascii() else None

@@ -19,7 +19,7 @@ CARRIED_OVER: Final = "carried_over"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One completed pair of a conversation, as it was typed and answered (raw, not sanitized)."""
+    """One pair of a conversation, as it was typed and answered (raw, not sanitized)."""
 
     question: str
     answer: str
@@ -37,11 +37,9 @@ class Question:
     """The asker's own words, as typed."""
     author: str = ""
     history: tuple[Turn, ...] = ()
-    """The newest completed pairs, oldest first."""
-    turns_before: int = 0
-    """How many completed pairs of the conversation are older than `history`."""
+    """The pairs that the summary does not cover, oldest first."""
     summary: str = ""
-    """Running summary of the turns that fell out of the history; empty if none."""
+    """Running summary of the turns before the history; empty if none."""
     scope: frozenset[str] = frozenset({PUBLIC_SCOPE})
     """Names of the document scopes that the audience of the reply may see."""
 
@@ -206,9 +204,9 @@ class Answer:
     """Seconds by stage: rewrite, retrieve, generate, first_token, total."""
     kept: Kept = field(default_factory=Kept)
     complete: bool = True
-    """False when the text was cut off or is a stand-in; such a turn is no history."""
+    """False when the text was cut off or is a stand-in."""
     stand_in: bool = False
-    """True when no answer could be made, and the text says so in our own words."""
+    """True when no answer could be made, and the text says so in our own words; such a turn is no history."""
 
     @property
     def says_nothing_found(self) -> bool:

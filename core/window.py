@@ -1,9 +1,10 @@
 """Which turns stay verbatim, and what of a prompt is left out first when it is over the budget.
 
-Two rules, no model call. The window is a slice by count: it grows to `MAX_PAIRS` pairs, then drops to
-`MIN_PAIRS` at once, so that the start of the prompt, and with it the server's prefix cache, stays the
-same for several turns. The budget then cuts by tokens: instructions and question are never cut, the
-best passage and the newest turns go last, the oldest turns first, whole pairs at a time.
+Two rules, no model call. The window grows to `MAX_PAIRS` pairs, then drops to `MIN_PAIRS` at once as the
+rest moves into the summary, so that the start of the prompt, and with it the server's prefix cache, stays
+the same for several turns; until the summary holds them, no turn is gone. The budget then cuts by tokens:
+instructions, summary and question are never cut, the best passage and the newest turns go last, the
+oldest turns first, whole pairs at a time.
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ from core.types import Kept, Passage, Turn
 
 MIN_PAIRS: Final = 4
 MAX_PAIRS: Final = 8
+MAX_TURNS: Final = 24
+"""Turns that a prompt may take while their summary is late."""
+LONGEST_QUOTE: Final = 1200
+"""Characters of a question or an answer that is condensed."""
+SHORTEST_QUOTE: Final = 60
 
 MARGIN: Final = 0.10
 """Share of the context kept free, for what an estimate gets wrong and a chat template adds."""
@@ -43,16 +49,13 @@ def fewest_tokens(text: str) -> int:
     return math.floor((len(squeezed) - wide) / 6.5 + wide / 4)
 
 
-def pairs_kept(total: int) -> int:
-    """How many of `total` completed pairs stay verbatim: 1, 2 ... 8, then 4, 5 ... 8, 4 ..."""
-    if total <= MAX_PAIRS:
-        return total
-    return MIN_PAIRS + (total - MAX_PAIRS - 1) % (MAX_PAIRS - MIN_PAIRS + 1)
+def leaving(pairs: int, *, tight: bool = False) -> int:
+    """How many of the `pairs` that no summary covers, oldest first, are to be condensed now.
 
-
-def verbatim(history: Sequence[Turn], turns_before: int) -> tuple[Turn, ...]:
-    """The slice of `history` (the newest pairs, `turns_before` older ones not given) that stays verbatim."""
-    return tuple(history[len(history) - min(len(history), pairs_kept(turns_before + len(history))) :])
+    `tight`: the token budget has left some out of the last prompt, so the window drops before it is full.
+    At most `MAX_PAIRS` at a time: what one summary reads does not grow with what is behind.
+    """
+    return min(pairs - MIN_PAIRS, MAX_PAIRS) if pairs > (MIN_PAIRS if tight else MAX_PAIRS) else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +81,7 @@ def fit(
     Order of priority: fixed, best passage, newest turn, other passages, other turns from the newest
     back. A best passage that alone is too long is cut at a line.
     """
-    budget = max(0, math.floor(context_tokens * (1 - MARGIN)) - answer_tokens)
+    budget = _budget(context_tokens, answer_tokens)
     left = budget - count(fixed) - 2 * _MESSAGE_TOKENS
     turns_left = list(history)
     chosen: list[Passage] = []
@@ -107,6 +110,28 @@ def fit(
         budget=budget,
     )
     return Fitted(history=tuple(kept_turns), passages=tuple(chosen), kept=kept)
+
+
+def shortened(
+    turns: Sequence[Turn],
+    *,
+    fixed: str,
+    context_tokens: int,
+    answer_tokens: int,
+    count: Callable[[str], int] = estimate_tokens,
+) -> tuple[Turn, ...]:
+    """`turns` with their long texts cut alike, so that all of them fit beside `fixed`; none is left out."""
+    room = _budget(context_tokens, answer_tokens) - count(fixed) - _MESSAGE_TOKENS
+    limit = LONGEST_QUOTE
+    while True:
+        quotes = tuple(replace(t, question=t.question[:limit], answer=t.answer[:limit]) for t in turns)
+        if limit <= SHORTEST_QUOTE or sum(_turn_tokens(turn, count) + count(turn.author) for turn in quotes) <= room:
+            return quotes
+        limit = max(SHORTEST_QUOTE, limit * 3 // 4)
+
+
+def _budget(context_tokens: int, answer_tokens: int) -> int:
+    return max(0, math.floor(context_tokens * (1 - MARGIN)) - answer_tokens)
 
 
 def _turn_tokens(turn: Turn, count: Callable[[str], int]) -> int:

@@ -145,9 +145,12 @@ def uses_script(text: str, name: str) -> bool:
     )
 
 
-def stands_alone(text: str) -> bool:
-    """Whether a question is complete without what was said before. In doubt, no."""
+def stands_alone(text: str, *, least: int = 3) -> bool:
+    """Whether a question is complete without what was said before. In doubt, no.
+
+    `least` is how many content words a complete one has.
+    """
     found = words(text)
-    if len(content_words(text)) < 3 or len(found) < 5 or _CONTINUERS.match(text):
+    if len(content_words(text)) < least or len(found) < 5 or _CONTINUERS.match(text):
         return False
     return not any(word in _POINTERS for word in found)

@@ -16,8 +16,10 @@ Reply = str | ModelError | float | Sequence[str | ModelError]
 class ScriptedModel:
     """Answers from a queue for each purpose; keeps all requests."""
 
-    def __init__(self, *, rewrite: Iterable[Reply] = (), generate: Iterable[Reply] = ()) -> None:
-        self.replies = {"rewrite": deque(rewrite), "generate": deque(generate)}
+    def __init__(
+        self, *, rewrite: Iterable[Reply] = (), generate: Iterable[Reply] = (), summarize: Iterable[Reply] = ()
+    ) -> None:
+        self.replies = {"rewrite": deque(rewrite), "generate": deque(generate), "summarize": deque(summarize)}
         self.requests: list[ChatRequest] = []
 
     def asked(self, purpose: str) -> list[ChatRequest]:

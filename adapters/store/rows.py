@@ -86,7 +86,8 @@ def stored_turn(row: TurnRow) -> StoredTurn:
 
 def remembered(row: TurnRow) -> Turn:
     """The row as a pair of the history."""
-    return Turn(question=row.typed, answer=row.answered, author=row.author, at=row.asked_at)
+    answer = f"{row.answered} …" if row.state == TurnState.INCOMPLETE.value else row.answered
+    return Turn(question=row.typed, answer=answer, author=row.author, at=row.asked_at, searched=row.searched)
 
 
 def _visible(text: str) -> bool:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
-from adapters.ports import Inbound, Memory, StoredTurn, ThreadInfo, ThreadKey, TurnState
+from adapters.ports import Backlog, Inbound, Memory, StoredTurn, ThreadInfo, ThreadKey, TurnState
 from adapters.store.database import BUSY_TIMEOUT, Database
 from adapters.store.faults import backups_of
 from adapters.store.files import prepare
@@ -56,8 +56,19 @@ class SqlConversationStore:
         await self.database.run(self._finish(turn_id, answer, state))
 
     async def history(self, thread: ThreadKey, before: int, limit: int) -> Memory:
-        """What the thread holds before turn id `before`: the newest `limit` answered turns and the rest."""
+        """What the thread holds before turn id `before`: its summary and the newest `limit` pairs after that."""
         return await self.database.run(self._history(thread, before, limit))
+
+    async def backlog(self, thread: ThreadKey) -> Backlog | None:
+        """What the summary of the thread does not cover; None if there is no such thread."""
+        return await self.database.run(self._backlog(thread))
+
+    async def condense(self, backlog: Backlog, upto: int, summary: str) -> bool:
+        """Puts `summary` in the place of the backlog's and its watermark at `upto`, in one transaction.
+
+        False, and nothing is changed, if the watermark has moved or the conversation was forgotten since.
+        """
+        return await self.database.run(self._condense(backlog, upto, summary))
 
     async def threads(self, platform: str, limit: int) -> list[ThreadInfo]:
         """The conversations on a platform, the one with the newest question first."""
@@ -109,16 +120,27 @@ class SqlConversationStore:
             row = await session.scalar(select(ThreadRow).where(_is(thread)))
             if row is None:
                 return Memory()
-            pairs = and_(
-                TurnRow.thread_id == row.id,
-                TurnRow.id < before,
-                TurnRow.state == TurnState.ANSWERED.value,
-                TurnRow.answered != "",
-            )
-            total = await session.scalar(select(func.count()).select_from(TurnRow).where(pairs))
-            newest = select(TurnRow).where(pairs).order_by(TurnRow.seq.desc()).limit(max(limit, 0))
+            pairs = select(TurnRow).where(_uncovered(row), TurnRow.id < before)
+            newest = pairs.order_by(TurnRow.seq.desc()).limit(max(limit, 0))
             turns = tuple(remembered(turn) for turn in await session.scalars(newest))[::-1]
-            return Memory(turns=turns, turns_before=(total or 0) - len(turns), summary=row.summary)
+            return Memory(turns=turns, summary=row.summary)
+
+    async def _backlog(self, thread: ThreadKey) -> Backlog | None:
+        async with self.database.read() as session:
+            row = await session.scalar(select(ThreadRow).where(_is(thread)))
+            if row is None:
+                return None
+            pairs = select(TurnRow).where(_uncovered(row)).order_by(TurnRow.seq)
+            turns = tuple((turn.seq, remembered(turn)) for turn in await session.scalars(pairs))
+            return Backlog(conversation=row.id, summary=row.summary, covered=row.summary_seq, turns=turns)
+
+    async def _condense(self, backlog: Backlog, upto: int, summary: str) -> bool:
+        unmoved = and_(ThreadRow.id == backlog.conversation, ThreadRow.summary_seq == backlog.covered)
+        async with self.database.write() as session:
+            moved = await session.scalar(
+                update(ThreadRow).where(unmoved).values(summary=summary, summary_seq=upto).returning(ThreadRow.id)
+            )
+            return moved is not None
 
     async def _threads(self, platform: str, limit: int) -> list[ThreadInfo]:
         # Newest by id, not by clock: clocks jump.
@@ -205,6 +227,16 @@ async def _known(session: AsyncSession, inbound: Inbound) -> bool:
         )
     )
     return found is not None
+
+
+def _uncovered(row: ThreadRow) -> ColumnElement[bool]:
+    """The pairs of a conversation that its summary does not cover."""
+    return and_(
+        TurnRow.thread_id == row.id,
+        TurnRow.seq > row.summary_seq,
+        TurnRow.state.in_((TurnState.ANSWERED.value, TurnState.INCOMPLETE.value)),
+        TurnRow.answered != "",
+    )
 
 
 def _is(thread: ThreadKey) -> ColumnElement[bool]:

@@ -88,6 +88,9 @@ async def test_a_second_ingest_reads_only_what_changed_and_forgets_what_is_gone(
     assert len(server.requests) == embedded + 1
     (threadwise.directory / "docs" / "heron.md").unlink()
     assert "1 removed" in (await threadwise.run("ingest", "docs")).err
+    # An emptied folder is more often a mistake (an unmounted disk) than a wish.
+    (threadwise.directory / "docs" / "kestrel.md").unlink()
+    refused(await threadwise.run("ingest", "docs"), "nothing was changed")
 
 
 async def test_files_that_cannot_be_read_are_named_one_a_line_and_the_others_are_ingested(threadwise: Threadwise):

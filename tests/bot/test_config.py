@@ -59,8 +59,24 @@ def test_keys_are_hidden_in_the_settings_own_text():
     assert settings.llm_api_key.get_secret_value() == "sk-canary-4711"
 
 
+def test_an_embedding_endpoint_needs_a_model_name_since_the_index_is_kept_for_one():
+    with pytest.raises(ConfigError, match="EMBEDDING_MODEL must be set"):
+        load({"EMBEDDING_BASE_URL": "http://127.0.0.1:1/v1"})
+
+
 def test_somebody_elses_variables_are_no_mistakes():
-    load({"PATH": "/bin", "OPENAI_API_KEY": "x", "DATABASE_URL": "y", "HOME": "/root", "LANG": "C"})
+    load(
+        {
+            "LOG_FORMAT": "json",
+            "DATA_HOME": "x",
+            "BOT_TOKEN": "y",
+            "PATH": "/bin",
+            "OPENAI_API_KEY": "x",
+            "DATABASE_URL": "y",
+            "HOME": "/root",
+            "LANG": "C",
+        }
+    )
 
 
 def test_the_example_file_shows_every_setting_with_its_default():

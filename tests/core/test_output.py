@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.output import REMOVED_LINK, Hygiene, document_numbers, repeats
+from core.links import REMOVED_LINK
+from core.output import Hygiene, document_numbers, repeats
 from tests.fakes import passage
 
 D1 = passage(
@@ -45,6 +46,14 @@ CASES = {
     "Thought experiments are allowed.": "Thought experiments are allowed.",
     "if a < b, close it": "if a < b, close it",
     "a <b> tag and List<String>": "a <b> tag and List<String>",
+    (quoted := "The `<think>` tag opens it and `</think>` ends it."): quoted,
+    (quoted := "Like this:\n```\n<think>plan</think>\n```\nSo it is."): quoted,
+    "<think>use `x</think>It opens `y` at 4 bar.": "It opens `y` at 4 bar.",
+    "thought\nWants the volume, and was cut off": "",
+    "Thought\nis free.": "Thought\nis free.",
+    "Yes.</s>": "Yes.",
+    "no <s>more</s>": "no <s>more</s>",
+    "<start_of_turn>model\nYes.<end_of_turn>": "Yes.",
     # Sources are listed by code, not by the model
     "Use it [1].\n\nSources:\n[1] d1.md\n[2] d2.md": "Use it [1].",
     "Sources: [1]": "",
@@ -57,6 +66,13 @@ CASES = {
     "go to https:\\\\evil.example or //evil.example/x": f"go to {REMOVED_LINK} or {REMOVED_LINK}",
     "go to www.evil.example": f"go to {REMOVED_LINK}",
     "go to evil.example/x now": "go to `evil.example/x` now",
+    "go to https:/<|x|>/evil.example/?d=1 now": f"go to {REMOVED_LINK} now",
+    "go to https:/[7]/evil.example/?d=1 now": f"go to {REMOVED_LINK} now",
+    "_https://evil.example/x_ and 12https://evil.example": f"_{REMOVED_LINK}_ and 12{REMOVED_LINK}",
+    (kept := "see <https://ok.example|the page> and set <on|off>"): kept,
+    "[[x](https://evil.example)](https://evil.example/2)": f"[x]({REMOVED_LINK})",
+    "see https://ok.exam or et.example/kit now": f"see {REMOVED_LINK} or `et.example/kit` now",
+    (kept := "see https://ok.example/ and https://ok.example."): kept,
     (kept := "see [page](https://ok.example/p?a=1), https://asked.example/x, get.example/kit"): kept,
     "see https://ok.example/p?a=2": f"see {REMOVED_LINK}",
     # Nothing left
@@ -110,6 +126,42 @@ def test_a_reasoning_tag_split_over_deltas_is_never_shown():
     assert RULES.visible(raw, final=True) == "It opens at 4 bar."
 
 
+THOUGHTS = [
+    ("<think>", "</think>"),
+    ("<THINK>", "</Think>"),
+    ('<think type="plan">', "</think>"),
+    ("<seed:think>", "</seed:think>"),
+    ("<thoughts>", "</thoughts>"),
+    ("<reasoning>\n", "\n</reasoning>\n"),
+    ("[THINK]", "[/THINK]"),
+    ("◁think▷", "◁/think▷"),
+    ("<unused94>thought\n", "<unused95>"),
+    ("<|START_THINKING|>", "<|END_THINKING|><|START_RESPONSE|>"),
+    ("<|begin_of_thought|>", "<|end_of_thought|>"),
+    ("<|channel>thought\n", "<channel|>"),
+    ("thought\n", "<channel|>"),
+    ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
+    ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|> final <|message|>"),
+]
+
+
+@pytest.mark.parametrize(("opening", "closing"), THOUGHTS)
+def test_a_thought_in_the_tags_of_any_family_is_never_shown_wherever_the_stream_stands(opening: str, closing: str):
+    raw = f"{opening}secret plan, word by word {closing}It opens at 4 bar."
+    for end in range(len(raw) + 1):
+        passing = RULES.visible(raw[:end], final=False)
+        assert "It opens at 4 bar.".startswith(passing), f"after {raw[:end]!r}"
+    assert RULES.visible(raw, final=True) == "It opens at 4 bar."
+    cut_off = raw[: raw.index(closing)]
+    assert RULES.visible(cut_off, final=True) == ""
+
+
+def test_the_name_that_a_model_puts_before_its_answer_is_never_shown_in_passing():
+    for raw in ("Quill: It opens.", "Quill : It opens.", "**Quill**: It opens.", "Quill: Quill : It opens."):
+        for end in range(len(raw) + 1):
+            assert "Quill" not in RULES.visible(raw[:end], final=False)
+
+
 def test_every_marker_left_in_the_text_has_its_source_and_every_source_its_marker():
     text, cited = RULES.settle("0.8 L [1]. 90 days [3]. Opens [2]. And [7].")
     assert text == "0.8 L [1]. 90 days [1]. Opens [2]. And."
@@ -141,7 +193,18 @@ def test_a_text_that_repeats_itself_is_noticed():
 
 
 @pytest.mark.parametrize(
-    "unit", ["`", "<", "[", "![", "<think>", "a.", "http://", "](", "*", "<|", "\n", "~~~\n", "[1]", "sources: "]
+    "unit",
+    ["`", "<", "[", "![", "<think>", "a.", "http://", "](", "*", "<|", "\n", "~~~\n", "[1]", "sources: "]
+    + [
+        " ",
+        "`<think>",
+        "<think>`</think>",
+        "</think>`\n",
+        "thought\n<channel|>",
+        "<|channel|>final",
+        "[x](",
+        "<s></s>",
+    ],
 )
 def test_hostile_30_kb_are_cleaned_in_a_blink(unit: str):
     raw = unit * (30_000 // len(unit))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from core.errors import ModelGarbage
 from core.prompts import BASE, GEMMA3, GEMMA4, MAX_REWRITE_TOKENS, rewrite_request
-from core.rewrite import MAX_REPLY_CHARS, Rejected, left_out, rewrite, validate
-from core.types import QueryStatus, Turn
+from core.rewrite import MAX_QUERY_CHARS, MAX_REPLY_CHARS, Rejected, left_out, rewrite, validate
+from core.sanitize import has_control_token
+from core.types import NOT_IN_DOCUMENTS, QueryStatus, Turn
 from tests.fakes import ScriptedModel
 
 OIL = Turn(question="What oil does the Kestrel take?", answer="It takes 0.8 L.")
@@ -48,6 +51,9 @@ async def test_a_summary_alone_is_history_too():
         f"Query: {GOOD}\n",
         f"<think>pump {{or}} valve?</think>\n{GOOD}",
         f"<|channel>thought\nwhich pump?<channel|>{GOOD}",
+        f"[THINK]which `pump?[/THINK]\n{GOOD}",
+        f"thought\nwhich pump?<channel|>{GOOD}",
+        f"which pump, the first one?</think>\n{GOOD}",
         f"{GOOD}<end_of_turn>\n<start_of_turn>user\nmore",
         f"User: {GOOD}",
         f"\n\n  {GOOD}  \n",
@@ -74,6 +80,7 @@ async def test_wrappers_around_a_good_query_are_taken_off(reply: str):
         ("Kestrel filter\nKestrel oil", "several lines"),
         ("Usually every 30 days. It depends on use. Check the manual.", "an answer, not a query"),
         ("Kestrel filter every 30 days", "invented an identifier"),
+        ("Kestrel filter 8", "invented an identifier"),  # although 8 is a part of 0.8
         ("Kestrel " * 60, "too long"),
         ("best cheap holiday flights to sunny islands", "drifted from the conversation"),
         ("Как часто менять фильтр", "other script"),
@@ -92,6 +99,7 @@ async def test_what_is_no_usable_query_is_thrown_away_for_the_typed_words(reply:
         ('what does "no route" mean there?', "Kestrel message meaning"),
         ("and with --force?", "oil of the Kestrel"),
         ("in v1.31?", "oil of the Kestrel"),
+        ("and does HV-12 fit 1 mm?", "does HV-12 fit the Kestrel"),
     ],
 )
 async def test_a_rewrite_that_lost_a_code_a_number_or_a_quoted_string_is_searched_beside_the_typed_words(
@@ -99,6 +107,15 @@ async def test_a_rewrite_that_lost_a_code_a_number_or_a_quoted_string_is_searche
 ):
     made = await rewritten(query, typed)
     assert (made.text, made.beside_typed, made.reason) == (query, True, "lost an identifier")
+
+
+def test_a_number_is_not_the_same_as_one_that_it_is_a_part_of():
+    with pytest.raises(Rejected, match="invented an identifier"):
+        validate("Kestrel filter 1 mm", "and with 21 mm?", (OIL,))
+
+
+def test_spaces_and_case_in_a_code_or_number_make_no_difference():
+    assert left_out("does hv-12 fit at 1000ms and 1.5 MM", "does HV-12 fit at 1000 ms and 1.5mm?") == ""
 
 
 async def test_a_rewrite_that_only_names_the_subject_is_searched_beside_the_typed_words():
@@ -121,6 +138,38 @@ def test_an_earlier_subject_glued_to_a_complete_question_about_another_is_reject
     assert validate(typed, typed, (pressure,)) == typed
 
 
+@pytest.mark.parametrize(
+    "glued",
+    [
+        "What is the Kestrel's rated pressure and at what pressure does the Heron valve open?",
+        "at what pressure does the Heron valve open for the Kestrel",
+    ],
+)
+def test_a_complete_question_about_something_else_is_told_from_the_last_one_even_if_typed_without_capitals(glued: str):
+    pressure = Turn(question="what is the kestrel's rated pressure?", answer="6 bar.")
+    with pytest.raises(Rejected, match="mixed in an earlier subject"):
+        validate(glued, "at what pressure does the heron valve open?", (pressure,))
+
+
+@pytest.mark.parametrize("query", ["director's leave days", "How many leave days does the director get?"])
+def test_what_an_earlier_question_did_not_find_is_not_carried_into_a_new_one(query: str):
+    shoes = Turn(question="What is the director's shoe size?", answer=NOT_IN_DOCUMENTS)
+    with pytest.raises(Rejected, match="carried on what was not found"):
+        validate(query, "How many leave days do I get?", (shoes,))
+
+
+@pytest.mark.parametrize("typed", ["and the deputy's?", "what is it for the deputy?", "shoe size of the deputy?"])
+def test_a_follow_up_on_what_was_not_found_may_still_name_it(typed: str):
+    shoes = Turn(question="What is the director's shoe size?", answer=NOT_IN_DOCUMENTS)
+    query = "deputy director's shoe size"
+    assert validate(query, typed, (shoes,)) == query
+
+
+def test_a_complete_question_whose_exact_terms_were_reworded_is_rejected():
+    with pytest.raises(Rejected, match="reworded a complete question"):
+        validate("Is the Kestrel set right for oil", "Does HV-12 fit a 1 mm gap on the Heron?", (OIL, OIL))
+
+
 def test_another_language_than_the_askers_is_rejected():
     taxi = Turn(question="Wird ein Taxi erstattet?", answer="Taxi wird bis 40 Euro erstattet.")
     with pytest.raises(Rejected, match="other language"):
@@ -135,6 +184,44 @@ def test_a_control_token_in_the_rewrite_is_broken():
 async def test_a_rewrite_that_never_ends_is_cut_short_as_garbage():
     with pytest.raises(ModelGarbage):
         await rewritten("x " * MAX_REPLY_CHARS)
+
+
+SCRAPS = st.lists(
+    st.sampled_from(
+        [
+            "Kestrel ",
+            "filter ",
+            "the ",
+            "and ",
+            "0.8 ",
+            "HV-12 ",
+            '"  "',
+            "`",
+            "“”",
+            "s",
+            ". ",
+            "\n",
+            "?",
+            ":",
+            "Query: ",
+        ]
+        + ["<think>", "</think>", "<end_of_turn>", "```", "**", "北京", "²", "🙂", "ß", "-", "--x ", "v1.2 "]
+    ),
+    max_size=10,
+).map("".join)
+
+
+@settings(max_examples=2_000, deadline=None)
+@given(SCRAPS, SCRAPS, SCRAPS)
+def test_whatever_is_said_comes_out_as_one_short_line_or_is_rejected(reply: str, typed: str, before: str):
+    try:
+        query = validate(reply, typed, (Turn(question=before, answer=f"{before} {NOT_IN_DOCUMENTS}"), OIL))
+    except Rejected:
+        return
+    assert 0 < len(query) <= MAX_QUERY_CHARS
+    assert "\n" not in query
+    assert not has_control_token(query)
+    left_out(query, typed)
 
 
 @pytest.mark.parametrize("manners", [GEMMA3, GEMMA4, BASE])

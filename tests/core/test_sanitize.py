@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.egress import discord_out, slack_out
 from core.sanitize import assembled, has_control_token, label, prompt
 
 FAMILIES = {
@@ -178,15 +179,13 @@ def test_hostile_64_kb_take_no_more_than_a_blink(unit: str):
 
 
 CASES = Path(__file__).parents[3] / "shared" / "eval" / "injection-cases.jsonl"
-SURFACES = {"prompt": prompt, "label": label}
+SURFACES = {"prompt": prompt, "label": label, "slack_out": slack_out, "discord_out": discord_out}
 
 
 @pytest.mark.skipif(not CASES.exists(), reason="the shared cases are not beside this checkout")
 def test_the_shared_injection_cases_pass():
     for case in map(json.loads, CASES.read_text(encoding="utf-8").splitlines()):
-        if (sanitize := SURFACES.get(case["surface"])) is None:
-            continue
-        cleaned = sanitize(case["input"])
+        cleaned = SURFACES[case["surface"]](case["input"])
         assert not [bad for bad in case["must_not_contain"] if bad in cleaned], case["id"]
         assert not [good for good in case["must_keep"] if good not in cleaned], case["id"]
         assert case["kind"] != "benign" or cleaned == case["input"], case["id"]

@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.types import Passage, Turn
-from core.window import MARGIN, MAX_PAIRS, MIN_PAIRS, Fitted, estimate_tokens, fit, pairs_kept, verbatim
+from core.window import (
+    MARGIN,
+    MAX_PAIRS,
+    MIN_PAIRS,
+    SHORTEST_QUOTE,
+    Fitted,
+    estimate_tokens,
+    fit,
+    leaving,
+    shortened,
+)
 from tests.fakes import passage
 
 
@@ -20,21 +30,37 @@ def turns(count: int, words: int = 3) -> tuple[Turn, ...]:
 
 
 def test_the_window_grows_to_eight_pairs_then_drops_to_four_at_once():
-    assert [pairs_kept(total) for total in range(20)] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 4, 5, 6, 7, 8, 4, 5, 6, 7, 8, 4]
+    window, sizes = 0, []
+    for _ in range(20):
+        window += 1
+        window -= leaving(window)
+        sizes.append(window)
+    assert sizes == [1, 2, 3, 4, 5, 6, 7, 8, 4, 5, 6, 7, 8, 4, 5, 6, 7, 8, 4, 5]
 
 
-@given(st.integers(min_value=0, max_value=500))
-def test_the_window_always_holds_the_newest_four_to_eight_pairs(total: int):
-    every = turns(total)
-    newest = every[-MAX_PAIRS:]
-    kept = verbatim(newest, total - len(newest))
-    assert kept == every[total - len(kept) :]
-    assert len(kept) == total if total < MIN_PAIRS else MIN_PAIRS <= len(kept) <= MAX_PAIRS
+def test_a_window_that_the_budget_cuts_drops_before_it_is_full():
+    assert [leaving(pairs, tight=True) for pairs in range(9)] == [0, 0, 0, 0, 0, 1, 2, 3, 4]
 
 
-def test_the_start_of_the_window_stays_the_same_for_five_turns_in_a_row():
-    starts = [total - pairs_kept(total) for total in range(9, 29)]
-    assert all(len(set(starts[at : at + 5])) == 1 for at in range(0, 20, 5))
+@given(st.integers(min_value=0, max_value=500), st.booleans())
+def test_a_backlog_of_any_length_is_worked_off_in_pieces_that_leave_four_to_eight_pairs(total: int, tight: bool):
+    left, pieces = total, []
+    while piece := leaving(left, tight=tight):
+        pieces.append(piece)
+        left -= piece
+    assert all(0 < piece <= MAX_PAIRS for piece in pieces)
+    assert left == total if not pieces else MIN_PAIRS <= left <= MAX_PAIRS
+
+
+@given(st.lists(st.tuples(st.text(max_size=3000), st.text(max_size=3000)), max_size=8), st.integers(0, 8192))
+def test_what_is_condensed_fits_the_budget_and_no_turn_is_left_out(pairs: list[tuple[str, str]], context: int):
+    told = tuple(Turn(question=question, answer=answer, author="Ada") for question, answer in pairs)
+    quoted = shortened(told, fixed="rules", context_tokens=context, answer_tokens=256)
+    assert len(quoted) == len(told)
+    assert all(long.question.startswith(short.question) for long, short in zip(told, quoted, strict=True))
+    tokens = estimate_tokens("rules") + sum(estimate_tokens(turn.question + turn.answer) for turn in quoted)
+    shortest = all(max(len(turn.question), len(turn.answer)) <= SHORTEST_QUOTE for turn in quoted)
+    assert shortest or tokens <= context * (1 - MARGIN) - 256
 
 
 def fitted(

@@ -53,13 +53,19 @@ def test_a_fragment_or_a_pointer_does_not_stand_alone(text: str):
     assert not stands_alone(text)
 
 
-@pytest.mark.parametrize("text", ["hello", "thanks!", "👍", "Thank you!", "Danke schön", "merci beaucoup !", "ok"])
+@pytest.mark.parametrize(
+    "text",
+    ["hello", "thanks!", "👍", "Thank you!", "Danke schön", "merci beaucoup !", "ok"]
+    + [":+1:", "thanks :pray: :tada:", "hi :wave:", ":)", "👍🏽", "thanks again! <3", "hello everyone", "bye"],
+)
 def test_small_talk_is_answered_without_a_search(text: str):
     assert reply_to(text)
 
 
 @pytest.mark.parametrize(
-    "text", ["why?", "...", "", "hi, how do I install it?", "thanks, and on ARM?", "ok?", "hello world example"]
+    "text",
+    ["why?", "...", "", "hi, how do I install it?", "thanks, and on ARM?", "ok?", "hello world example"]
+    + [":kubectl: context", "10:30:", "+1 GB", "x<3", "::", "no"],
 )
 def test_a_question_is_no_small_talk(text: str):
     assert reply_to(text) is None

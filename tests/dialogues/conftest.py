@@ -13,10 +13,11 @@ import pytest
 from adapters.dispatcher import Dispatcher
 from adapters.ports import Inbound, ThreadKey
 from adapters.store import SqlConversationStore
-from core.pipeline import Pipeline
+from adapters.summaries import Summaries
+from core.pipeline import Limits, Pipeline
 from core.prompts import GEMMA3
 from core.types import Answer
-from core.window import MAX_PAIRS
+from core.window import MAX_TURNS
 from tests.fakes import HERON, KESTREL, LEAVE, ScriptedModel, ScriptedRetriever
 
 
@@ -37,10 +38,17 @@ class RecordedReply:
 class Bot:
     """Says things to a dispatcher as people in threads would."""
 
-    def __init__(self, store: SqlConversationStore, model: ScriptedModel, retriever: ScriptedRetriever) -> None:
+    def __init__(
+        self,
+        store: SqlConversationStore,
+        model: ScriptedModel,
+        retriever: ScriptedRetriever,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+    ) -> None:
         self.store, self.model, self.retriever = store, model, retriever
-        pipeline = Pipeline(model=model, retriever=retriever, manners=GEMMA3, names=("Quill",))
-        self.dispatcher = Dispatcher(store, pipeline.answer, MAX_PAIRS)
+        pipeline = Pipeline(model=model, retriever=retriever, manners=GEMMA3, limits=limits, names=("Quill",))
+        self.summaries = Summaries(store, pipeline.summarize)
+        self.dispatcher = Dispatcher(store, pipeline.answer, MAX_TURNS, self.summaries)
         self.said = 0
 
     def inbound(self, text: str, thread: str = "t1", *, id_: str = "", author: str = "Asker", **key: str) -> Inbound:
@@ -55,12 +63,20 @@ class Bot:
             sent_at=datetime.now(UTC),
         )
 
-    async def hears(self, text: str, thread: str = "t1", *, id_: str = "", **key: str) -> str | None:
+    async def hears(
+        self, text: str, thread: str = "t1", *, id_: str = "", author: str = "Asker", **key: str
+    ) -> str | None:
         """What is answered to `text`; None for silence."""
         reply = RecordedReply()
-        answer = await self.dispatcher.submit(self.inbound(text, thread, id_=id_, **key), reply)
+        answer = await self.dispatcher.submit(self.inbound(text, thread, id_=id_, author=author, **key), reply)
         assert reply.finished == ([answer] if answer else [])
         return answer.text if answer else None
+
+    async def hears_at_leisure(self, *texts: str) -> None:
+        """Says one after the other, with time between them for what goes on in the background."""
+        for text in texts:
+            await self.hears(text)
+            await self.summaries.idle()
 
 
 @pytest.fixture
@@ -71,5 +87,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqlConversationStore]:
 
 
 @pytest.fixture
-def bot(store: SqlConversationStore) -> Bot:
-    return Bot(store, ScriptedModel(), ScriptedRetriever(KESTREL, HERON, LEAVE))
+async def bot(store: SqlConversationStore) -> AsyncIterator[Bot]:
+    bot = Bot(store, ScriptedModel(), ScriptedRetriever(KESTREL, HERON, LEAVE))
+    yield bot
+    await bot.summaries.close()

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from adapters.ports import TurnState
 from adapters.store import SqlConversationStore
-from core.errors import ModelCut, ModelUnavailable
+from core.errors import ModelUnavailable
 from core.outcome import MODEL_DOWN, NO_ANSWER
 from core.types import QueryStatus
-from tests.dialogues.conftest import Bot, RecordedReply
+from tests.dialogues.conftest import Bot
 from tests.fakes import HERON, KESTREL, LEAVE, ScriptedModel, ScriptedRetriever
 
 OIL = "What oil does the Kestrel take?"
@@ -65,44 +64,11 @@ async def test_a_blank_reply_does_not_poison_the_thread(bot: Bot):
     assert all(message.content.strip() for message in bot.model.requests[-1].messages)
 
 
-async def test_a_cut_off_answer_is_kept_marked_and_is_no_history(bot: Bot):
-    script(bot, generate=[["Change it every ", ModelCut()], "It takes 0.8 L [1]."])
-    await bot.hears(OIL)
-    (turn,) = await bot.store.turns(bot.inbound("").thread)
-    assert (turn.state, turn.answered) == (TurnState.INCOMPLETE, "Change it every")
-    await bot.hears(OIL)
-    assert bot.model.asked("rewrite") == []
-
-
 async def test_a_message_that_comes_twice_is_answered_once(bot: Bot):
     script(bot, generate=["It takes 0.8 L [1]."])
     assert await bot.hears(OIL, id_="same") == "It takes 0.8 L [1]."
     assert await bot.hears(OIL, id_="same") is None
     assert len(bot.model.requests) == 1
-
-
-async def test_the_question_is_stored_before_the_model_is_asked_and_a_stopped_answer_is_kept_marked(bot: Bot):
-    class Slow(ScriptedModel):
-        async def stream(self, request):
-            async for delta in super().stream(request):
-                yield delta
-                await asyncio.sleep(0.05)
-
-    slow = Slow(generate=[["Change the ", "filter every ", "ninety days ", "or so "] * 20])
-    bot = Bot(bot.store, slow, bot.retriever)
-    reply = RecordedReply()
-    inbound = bot.inbound(OIL)
-    task = asyncio.create_task(bot.dispatcher.submit(inbound, reply))
-    await asyncio.wait_for(reply.first_shown.wait(), 5)
-    (turn,) = await bot.store.turns(inbound.thread)
-    assert (turn.typed, turn.state) == (OIL, TurnState.ASKED)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    (turn,) = await bot.store.turns(inbound.thread)
-    assert turn.state is TurnState.INCOMPLETE
-    assert turn.answered == reply.shown[-1]
-    assert reply.finished == []
 
 
 async def test_two_messages_in_one_thread_are_answered_in_order_and_another_thread_is_not_held_up(bot: Bot):
@@ -122,7 +88,7 @@ async def test_two_messages_in_one_thread_are_answered_in_order_and_another_thre
     assert all(replies)
     assert set(started[:2]) == {OIL, "At what pressure does the Heron valve open?"}
     assert "0.8 L" in bot.model.asked("rewrite")[0].messages[0].content
-    assert len(bot.dispatcher._locks) == 0
+    assert len(bot.dispatcher._lanes) == 0
 
 
 @pytest.mark.parametrize(
@@ -151,14 +117,3 @@ async def test_a_conversation_goes_on_after_a_restart(bot: Bot, tmp_path: Path):
         assert "0.8 L" in model.asked("rewrite")[0].messages[0].content
     finally:
         await store.close()
-
-
-async def test_a_long_thread_stays_within_eight_verbatim_pairs(bot: Bot):
-    script(bot, generate=[f"It takes m{n:02} [1]." for n in range(12)], rewrite=["Kestrel oil"] * 11)
-    for n in range(12):
-        await bot.hears(f"What oil does the Kestrel take in case k{n:02}?")
-    for request in bot.model.asked("generate"):
-        pairs = sum(message.role == "assistant" for message in request.messages)
-        assert pairs <= 8
-    # The twelfth question has eleven pairs behind it: the window dropped to four at nine and has grown to six.
-    assert sum(message.role == "assistant" for message in bot.model.requests[-1].messages) == 6

@@ -9,7 +9,7 @@ from rich.console import Console
 from adapters.dispatcher import Dispatcher
 from adapters.terminal import TerminalChannel
 from core.errors import DataDirError
-from core.window import MAX_PAIRS
+from core.window import MAX_TURNS
 from tests.dialogues.conftest import Bot
 
 
@@ -36,7 +36,7 @@ async def test_a_question_that_cannot_be_stored_is_said_in_one_line_and_the_next
         finish, history = bot.store.finish, bot.store.history
 
     answer = bot.dispatcher._answer
-    bot.dispatcher = Dispatcher(FullOnce(), answer, MAX_PAIRS)
+    bot.dispatcher = Dispatcher(FullOnce(), answer, MAX_TURNS)
     ok, out = await piped(bot, "What oil does the Kestrel take?\nWhat oil does the Kestrel take?\n")
     assert not ok
     assert out.count("the disk is full: free some space") == 1

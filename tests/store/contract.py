@@ -9,13 +9,13 @@ from typing import Protocol
 
 import pytest
 
-from adapters.ports import ConversationStore, Memory, StoredTurn, ThreadKey, Threads, TurnState
+from adapters.ports import ConversationStore, Memory, StoredTurn, SummaryStore, ThreadKey, Threads, TurnState
 from core.errors import ThreadwiseError
 from core.types import QueryStatus
 from tests.store.builders import NOON, answer, key, now, said
 
 
-class AnyStore(ConversationStore, Threads, Protocol):
+class AnyStore(ConversationStore, SummaryStore, Threads, Protocol):
     """The store as the program sees it, with what the terminal and the start need on top."""
 
     async def last_turn(self, thread: ThreadKey) -> StoredTurn | None: ...
@@ -138,26 +138,25 @@ class Remembers:
         ]
         assert held.turns[0].at == NOON
         assert held.turns[0].at.tzinfo == UTC
-        assert (held.turns_before, held.summary) == (0, "")
+        assert [turn.searched for turn in held.turns] == ["install threadwise"] * 2
+        assert held.summary == ""
 
     async def test_history_is_cut_at_its_old_end_and_at_the_given_turn(self, reopen: Reopen):
         store = await reopen()
         ids = [await pair(store, f"m{n}", f"q{n}", "a") for n in range(6)]
         held = await store.history(key(), ids[4], 3)
         assert [turn.question for turn in held.turns] == ["q1", "q2", "q3"]
-        assert held.turns_before == 1
         for none in (0, -1):
-            assert await store.history(key(), ids[4], none) == Memory(turns_before=4)
+            assert await store.history(key(), ids[4], none) == Memory()
 
-    @pytest.mark.parametrize("state", [TurnState.FAILED, TurnState.INCOMPLETE, TurnState.ASKED])
-    async def test_what_was_not_answered_in_full_is_no_history(self, reopen: Reopen, state: TurnState):
+    @pytest.mark.parametrize("state", [TurnState.FAILED, TurnState.ASKED])
+    async def test_what_was_not_answered_is_no_history(self, reopen: Reopen, state: TurnState):
         """B53, B54: a failed turn, or an error text, was replayed to the model."""
         store = await reopen()
         await pair(store, "m1", "one", "first")
         await pair(store, "m2", "two", "Sorry, the model is not reachable.", state)
         held = await store.history(key(), await ask(store, "m3"), 8)
         assert [turn.question for turn in held.turns] == ["one"]
-        assert held.turns_before == 0
         assert [turn.typed for turn in await store.turns(key())][:2] == ["one", "two"]
 
     @pytest.mark.parametrize("blank", ["", "  \n\t", "\u200b\ufeff", "\x01"])
@@ -168,15 +167,16 @@ class Remembers:
         await pair(store, "m2", "two", blank)
         held = await store.history(key(), await ask(store, "m3"), 1)
         assert [turn.question for turn in held.turns] == ["one"]
-        assert held.turns_before == 0
 
-    async def test_a_partial_answer_is_kept_for_people(self, reopen: Reopen):
+    async def test_a_partial_answer_is_kept_for_people_and_what_was_seen_of_it_is_history(self, reopen: Reopen):
         """B52: when the stream was not read to its end, the whole turn vanished."""
         store = await reopen()
         await pair(store, "m1", "one", "half an ans", TurnState.INCOMPLETE)
         turn = await store.last_turn(key())
         assert turn is not None
         assert (turn.typed, turn.answered, turn.state) == ("one", "half an ans", TurnState.INCOMPLETE)
+        held = await store.history(key(), await ask(store, "m2"), 8)
+        assert [(turn.question, turn.answer) for turn in held.turns] == [("one", "half an ans …")]
 
     async def test_threads_do_not_see_each_other(self, reopen: Reopen):
         """T31: also with equal names in other channels, workspaces and platforms."""

@@ -104,6 +104,9 @@ async def test_the_sql_of_the_store_is_no_dialect(store: SqlConversationStore):
     assert turn_id is not None
     await store.finish(turn_id, answer(), TurnState.ANSWERED)
     await store.history(key(), turn_id, 8)
+    backlog = await store.backlog(key())
+    assert backlog is not None
+    await store.condense(backlog, 1, "short")
     await store.last_turn(key())
     await store.threads("terminal", 1)
     await store.recover()

@@ -36,6 +36,9 @@ async def confide(store: SqlConversationStore) -> None:
                 citations=(Citation(number=1, title=mark, source=mark, heading=mark),),
             )
             await store.finish(turn_id, told, TurnState.ANSWERED)
+            backlog = await store.backlog(thread)
+            assert backlog is not None
+            await store.condense(backlog, n + 1, f"{mark} " * (n * 10 + 1))
 
 
 async def test_no_byte_of_a_forgotten_conversation_is_left(store: SqlConversationStore, path: Path):
