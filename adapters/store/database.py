@@ -19,6 +19,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from adapters.store.faults import data_dir_errors
 from core.errors import DataDirError
+from core.unbroken import Unbroken
 
 BUSY_TIMEOUT = 5.0
 READERS = 4
@@ -36,8 +37,7 @@ class Database:
         event.listen(self.writer.sync_engine, "begin", begin_immediate)
         event.listen(self.readers.sync_engine, "begin", begin_deferred)
         self._writing = asyncio.Lock()
-        self._running: set[asyncio.Task[Any]] = set()
-        self._closed = False
+        self._unbroken = Unbroken("the store")
 
     async def connect(self) -> None:
         """Opens the writer, so that a database that cannot be used is known at the start."""
@@ -47,8 +47,7 @@ class Database:
 
     async def close(self) -> None:
         """Lets the running work end, then closes every connection. The writer is last: it cleans up the log."""
-        self._closed = True
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await self._unbroken.close()
         with data_dir_errors(self.path):
             await self.readers.dispose()
             await self.writer.dispose()
@@ -85,18 +84,8 @@ class Database:
                 )
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Awaits `work`, which goes on to its end when the caller is cancelled.
-
-        A cancelled call of the driver goes on in its thread, while SQLAlchemy takes the connection to be free or
-        throws it away in the middle of a transaction.
-        """
-        if self._closed:
-            work.close()
-            raise RuntimeError("the store is closed")
-        task = asyncio.create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        return await asyncio.shield(task)
+        """Awaits `work`, which goes on to its end when the caller is cancelled."""
+        return await self._unbroken.run(work)
 
 
 def begin_immediate(connection: Connection) -> None:

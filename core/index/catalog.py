@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import bindparam, func, select, text, update
+from sqlalchemy import Row, Select, bindparam, func, select, text, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from core.errors import DataDirError
@@ -17,6 +17,7 @@ from core.index.records import Entry, Known, Root, State, Stored
 from core.index.schema import documents, passages, roots
 from core.index.statements import read_meta, replace_documents, write_meta
 from core.types import Passage
+from core.unbroken import unbroken
 
 FILE: Final = "passages.db"
 _PAGE: Final = 500
@@ -27,6 +28,7 @@ class Catalog:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.unbroken = database.unbroken
         self.keywords = KeywordSearch(database)
 
     @classmethod
@@ -41,6 +43,7 @@ class Catalog:
             raise
         return catalog
 
+    @unbroken
     async def _prepare(self) -> None:
         async with self._database.write() as connection:
             tables = await connection.execute(text("SELECT name FROM sqlite_master WHERE type = 'table'"))
@@ -61,6 +64,7 @@ class Catalog:
     async def close(self) -> None:
         await self._database.close()
 
+    @unbroken
     async def integrity(self) -> None:
         """Reads the whole file; raises `DataDirError` if a page of it is damaged."""
         async with self._database.read() as connection:
@@ -68,6 +72,7 @@ class Catalog:
         if found != "ok":
             raise damaged(self._database.path, str(found))
 
+    @unbroken
     async def state(self) -> State:
         """What the index holds now."""
         by_scope = select(documents.c.scope, func.sum(documents.c.passages), func.count()).group_by(documents.c.scope)
@@ -83,6 +88,7 @@ class Catalog:
             documents=sum(int(files) for _, _, files in counts),
         )
 
+    @unbroken
     async def known(self) -> dict[str, Known]:
         """Every document by its source."""
         columns = select(documents.c.source, documents.c.content_hash, documents.c.root_id)
@@ -90,12 +96,14 @@ class Catalog:
             rows = (await connection.execute(columns)).all()
         return {source: Known(source=source, content_hash=digest, root_id=root) for source, digest, root in rows}
 
+    @unbroken
     async def roots(self) -> list[Root]:
         """Every folder that documents came from."""
         async with self._database.read() as connection:
             rows = (await connection.execute(select(roots).order_by(roots.c.id))).all()
         return [Root(id=row.id, path=row.path, label=row.label, whole=row.whole) for row in rows]
 
+    @unbroken
     async def ids(self) -> dict[str, set[str]]:
         """The ids of all passages, by scope."""
         found: dict[str, set[str]] = {}
@@ -104,6 +112,7 @@ class Catalog:
                 found.setdefault(scope, set()).add(id_)
         return found
 
+    @unbroken
     async def sections(self, ids: Iterable[str]) -> dict[str, str]:
         """The heading each passage stands under, as written, with " (2)" where its document repeats it."""
         query = select(passages.c.id, passages.c.section).where(passages.c.id.in_(list(ids)))
@@ -116,25 +125,31 @@ class Catalog:
         chosen = columns if ids is None else columns.where(passages.c.id.in_(list(ids)))
         last = 0
         while True:
-            async with self._database.read() as connection:
-                query = chosen.where(passages.c.number > last).order_by(passages.c.number).limit(_PAGE)
-                rows = (await connection.execute(query)).all()
+            rows = await self._rows(chosen.where(passages.c.number > last).order_by(passages.c.number).limit(_PAGE))
             if not rows:
                 return
             last = rows[-1].number
             yield [Stored(id=r.id, scope=r.scope, title=r.title, heading=r.heading, text=r.text) for r in rows]
 
+    @unbroken
+    async def _rows(self, query: Select[Any]) -> list[Row[Any]]:
+        async with self._database.read() as connection:
+            return list((await connection.execute(query)).all())
+
+    @unbroken
     async def passages(self, ids: Sequence[str], scopes: frozenset[str]) -> dict[str, Passage]:
         """Passages by id. Unknown ids, and passages outside of `scopes` or without one, are left out."""
         async with self._database.read() as connection:
             rows = await connection.execute(_PASSAGES.where(passages.c.id.in_(list(ids))))
             return {row.id: passage_of(row, 0.0) for row in rows if row.scope and row.scope in scopes}
 
-    async def set_meta(self, **values: str) -> None:
+    @unbroken
+    async def set_meta(self, /, **values: str) -> None:
         """Notes something about the whole index: see `State`."""
         async with self._database.write() as connection:
             await write_meta(connection, values)
 
+    @unbroken
     async def add_root(self, path: str, label: str, *, whole: bool) -> Root:
         """The root at `path`, new or known; a known one may become a whole one, or get another path."""
         row = upsert(roots).values(path=path, label=label, whole=whole)
@@ -144,6 +159,7 @@ class Catalog:
             found = (await connection.execute(select(roots).where(roots.c.label == label))).one()
         return Root(id=found.id, path=found.path, label=found.label, whole=found.whole)
 
+    @unbroken
     async def replace(self, entries: Sequence[Entry], *, removed: Iterable[str] = ()) -> dict[str, list[str]]:
         """Puts `entries` in, each instead of the document with its source, and takes `removed` sources out.
 
@@ -153,6 +169,7 @@ class Catalog:
         async with self._database.write() as connection:
             return await replace_documents(connection, entries, list(removed))
 
+    @unbroken
     async def move(self, moved: Mapping[str, int | None]) -> None:
         """Notes the roots of documents that are unchanged otherwise, by source."""
         if not moved:
@@ -162,6 +179,7 @@ class Catalog:
             rows = [{"which": source, "root_id": root} for source, root in moved.items()]
             await connection.execute(statement, rows)
 
+    @unbroken
     async def tidy(self) -> None:
         """Merges the full-text index, so that removed words are gone from it, and empties the log."""
         async with self._database.write() as connection:

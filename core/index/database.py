@@ -21,16 +21,18 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from core.errors import DataDirError
+from core.unbroken import Unbroken
 
 READERS: Final = 4
 _BUSY_MILLISECONDS: Final = 5000
 
 
 class Database:
-    """Connections to one SQLite file, made when needed, until `close`."""
+    """Connections to one SQLite file, made when needed, until `close`. To be used inside `unbroken` work only."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.unbroken = Unbroken(str(path))
         self._writer = _engine(path, 1, "BEGIN IMMEDIATE")
         self._readers = _engine(path, READERS, "BEGIN")
         self._writing = asyncio.Lock()
@@ -60,7 +62,8 @@ class Database:
                     await driver.execute_fetchall("PRAGMA wal_checkpoint(TRUNCATE)")
 
     async def close(self) -> None:
-        """Closes every connection, the writer last: it cleans up the log."""
+        """Lets the running work end, then closes every connection, the writer last: it cleans up the log."""
+        await self.unbroken.close()
         await self._readers.dispose()
         await self._writer.dispose()
 

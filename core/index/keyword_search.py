@@ -12,6 +12,7 @@ from core.index.database import Database
 from core.index.keywords import any_of
 from core.index.records import State, scope_key
 from core.types import Passage
+from core.unbroken import unbroken
 
 EXACT: Final = 10_000
 """Passages up to which a query is ranked over everything that it matches."""
@@ -35,12 +36,14 @@ class KeywordSearch:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.unbroken = database.unbroken
         self._counts: dict[str, int] = {}
 
     def forget_counts(self) -> None:
         """To be called when passages came or went."""
         self._counts.clear()
 
+    @unbroken
     async def search(self, terms: Sequence[str], scopes: frozenset[str], limit: int, *, state: State) -> list[Passage]:
         """The `limit` best passages within `scopes` that hold any of `terms`, by BM25, best first."""
         if not terms or not scopes or limit < 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
@@ -56,8 +56,8 @@ class IndexRetriever:
         if not wanted or not text.strip() or limit < 1:
             return Hits()
         dense, keyword = await asyncio.gather(
-            _outcome(self._dense(text, wanted, limit, state)),
-            _outcome(self._catalog.keywords.search(search_words(text), wanted, limit, state=state)),
+            _outcome(lambda: self._dense(text, wanted, limit, state)),
+            _outcome(lambda: self._catalog.keywords.search(search_words(text), wanted, limit, state=state)),
         )
         if isinstance(dense, Exception) and isinstance(keyword, Exception):
             raise RetrievalError(f"{dense} {keyword}") from dense
@@ -103,10 +103,13 @@ def outdated(state: State, model: str, width: int | None = None) -> IndexOutdate
     )
 
 
-async def _outcome(work: Awaitable[list[Passage]]) -> list[Passage] | Exception:
-    """What `work` returns, or the error it ends with; a cancelled search stays cancelled."""
+async def _outcome(work: Callable[[], Awaitable[list[Passage]]]) -> list[Passage] | Exception:
+    """What `work` returns, or the error it ends with; a cancelled search stays cancelled.
+
+    The work is begun in here: cancelled before its first step, it would be a coroutine that nobody awaits.
+    """
     try:
-        return await work
+        return await work()
     except DataDirError as error:
         return RetrievalError(str(error))
     except Exception as error:  # noqa: BLE001 - the other kind of search is the answer to any failure of this one
