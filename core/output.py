@@ -8,7 +8,7 @@ of these is shown even in passing, and what was shown is a beginning of what is 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,12 +53,6 @@ _UNSETTLED: Final = re.compile(r"(?:<[^\s<>][^<>\n]*|<|!?\[[^\]\n]*|!?\[[^\]\n]*
 _LAST_WORD: Final = re.compile(r"\S+\Z")
 
 
-def document_numbers(passages: Sequence[Passage]) -> tuple[int, ...]:
-    """For each passage of a prompt, the number its document is cited by: that of its first passage."""
-    first: dict[str, int] = {}
-    return tuple(first.setdefault(passage.source, n) for n, passage in enumerate(passages, 1))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hygiene:
     """The rules for one reply."""
@@ -75,42 +69,46 @@ class Hygiene:
 
     def visible(self, raw: str, *, final: bool) -> str:
         """What of `raw` may be shown: all of it that is clean when `final`, else what is sure already."""
+        return self._numbered(raw, final=final)[0]
+
+    def _numbered(self, raw: str, *, final: bool) -> tuple[str, dict[str, int]]:
+        """What may be shown, and the sources it cites with their numbers, counted as they come up."""
+        numbers: dict[str, int] = {}
         text = self._without_echo(self._spoken(raw, final=final), final=final)
         if not final:
             text = _settled(text)
-        text = _outside_code(_without_source_lines(text), self._clean_prose)
+        text = _outside_code(_without_source_lines(text), lambda prose: self._clean_prose(prose, numbers))
         text = assembled(text).strip()
-        return "" if _BLANK.fullmatch(text) else text
+        return ("", {}) if _BLANK.fullmatch(text) else (text, numbers)
 
     def settle(self, raw: str, *, whole: bool = True) -> tuple[str, tuple[Citation, ...]]:
         """The reply as it may be shown, and the documents it cites, in the order of their numbers.
 
         Where the model set no marker in a whole reply, the passage that it was plainly taken from gets one.
         """
-        text = self.visible(raw, final=True)
-        numbers = document_numbers(self.passages)
-        shown = set(_cited_numbers(text))
-        used = {n for n in _cited_numbers(spoken(raw).text) if 0 < n <= len(numbers) and numbers[n - 1] in shown}
-        if whole and not used and (source := self._plain_source(text)):
-            text, used = f"{text} [{numbers[source - 1]}]", {source}
-        return text, self._citations(used)
+        text, numbers = self._numbered(raw, final=True)
+        said = (n - 1 for n in _cited_numbers(spoken(raw).text) if 0 < n <= len(self.passages))
+        used = {n for n in said if self.passages[n].source in numbers}
+        if whole and not used and (plain := self._plain_source(text)) is not None:
+            used, numbers = {plain}, {self.passages[plain].source: 1}
+            text = f"{text} [1]"
+        return text, self._citations(used, numbers)
 
-    def _citations(self, used: set[int]) -> tuple[Citation, ...]:
-        numbers = document_numbers(self.passages)
+    def _citations(self, used: set[int], numbers: dict[str, int]) -> tuple[Citation, ...]:
         found = []
-        for number in sorted({numbers[n - 1] for n in used}):
-            own = [self.passages[n - 1] for n in sorted(used) if numbers[n - 1] == number]
+        for source, number in numbers.items():
+            own = [self.passages[n] for n in sorted(used) if self.passages[n].source == source]
             headings = dict.fromkeys(passage.heading for passage in own if passage.heading)
-            found.append(Citation(number=number, title=own[0].title, source=own[0].source, heading="; ".join(headings)))
+            found.append(Citation(number=number, title=own[0].title, source=source, heading="; ".join(headings)))
         return tuple(found)
 
     def _plain_source(self, text: str) -> int | None:
-        """The number of the passage that holds most of the words of `text`, if it holds enough of them."""
+        """Which passage holds most of the words of `text`, if it holds enough of them."""
         said = words.stems(text)
         if len(said) < MIN_ATTRIBUTED_WORDS or not self.passages:
             return None
         shares = [len(said & words.stems(f"{p.heading} {p.text}")) / len(said) for p in self.passages]
-        return shares.index(max(shares)) + 1 if max(shares) >= MIN_ATTRIBUTION else None
+        return shares.index(max(shares)) if max(shares) >= MIN_ATTRIBUTION else None
 
     def _spoken(self, raw: str, *, final: bool) -> str:
         """`raw` without reasoning, up to where the model starts to talk to itself."""
@@ -129,18 +127,19 @@ class Hygiene:
         # While the colon may still come, the name alone is not shown either.
         return "" if not final and re.fullmatch(label, text, re.IGNORECASE) else text
 
-    def _clean_prose(self, prose: str) -> str:
+    def _clean_prose(self, prose: str, numbers: dict[str, int]) -> str:
         # Addresses last: what is taken out before must not join two halves of one.
         may_link = held_by(self.question, *(p.text for p in self.passages), *(p.source for p in self.passages))
-        prose = _CITED.sub(self._marker, without_named_links(_CONTROL_TOKEN.sub("", prose), may_link))
+        prose = without_named_links(_CONTROL_TOKEN.sub("", prose), may_link)
+        prose = _CITED.sub(lambda match: self._marker(match, numbers), prose)
         return without_bare_links(prose, may_link, "`{}`".format)
 
-    def _marker(self, match: re.Match[str]) -> str:
+    def _marker(self, match: re.Match[str], numbers: dict[str, int]) -> str:
         if not self.trusts_markers:
             return ""
-        numbers = document_numbers(self.passages)
         given = [int(number) for number in re.findall(r"\d+", match.group(1))]
-        kept = dict.fromkeys(numbers[number - 1] for number in given if 0 < number <= len(numbers))
+        sources = [self.passages[number - 1].source for number in given if 0 < number <= len(self.passages)]
+        kept = dict.fromkeys(numbers.setdefault(source, len(numbers) + 1) for source in sources)
         space = " " if kept and match.group()[0] in " \t" else ""
         return space + "".join(f"[{number}]" for number in kept)
 

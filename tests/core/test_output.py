@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.links import REMOVED_LINK
-from core.output import Hygiene, document_numbers, repeats
+from core.output import Hygiene, repeats
 from tests.fakes import passage
 
 D1 = passage(
@@ -26,8 +26,9 @@ CASES = {
     # Citations: by document, unknown ones gone, code left alone
     "0.8 L [1]. Change at 90 days [3]. See also [7].": "0.8 L [1]. Change at 90 days [1]. See also.",
     "Both [1, 2] and [1][3] and [2; 9].": "Both [1][2] and [1][1] and [2].",
-    "Use `array[7]` and [2].": "Use `array[7]` and [2].",
-    "```py\nx = a[9]\n```\nSo [2].": "```py\nx = a[9]\n```\nSo [2].",
+    "Opens [2]. Oil [1]. Change [3].": "Opens [1]. Oil [2]. Change [2].",
+    "Use `array[7]` and [2].": "Use `array[7]` and [1].",
+    "```py\nx = a[9]\n```\nSo [2].": "```py\nx = a[9]\n```\nSo [1].",
     # Names the model echoes
     "Quill: Quill: It opens at 4 bar.": "It opens at 4 bar.",
     "**Quill:** yes": "yes",
@@ -166,7 +167,12 @@ def test_every_marker_left_in_the_text_has_its_source_and_every_source_its_marke
     text, cited = RULES.settle("0.8 L [1]. 90 days [3]. Opens [2]. And [7].")
     assert text == "0.8 L [1]. 90 days [1]. Opens [2]. And."
     assert [(c.number, c.source, c.heading) for c in cited] == [(1, "d1.md", "Oil; Filter"), (2, "d2.md", "")]
-    assert [c.number for c in RULES.settle("Only [2].")[1]] == [2]
+
+
+def test_sources_are_numbered_as_they_come_up():
+    text, cited = RULES.settle("Opens [2]. 0.8 L [1].")
+    assert text == "Opens [1]. 0.8 L [2]."
+    assert [(c.number, c.source) for c in cited] == [(1, "d2.md"), (2, "d1.md")]
 
 
 def test_a_source_names_the_headings_of_the_passages_that_were_cited_only():
@@ -174,13 +180,9 @@ def test_a_source_names_the_headings_of_the_passages_that_were_cited_only():
     assert (cited.number, cited.heading) == (1, "Filter")
 
 
-def test_document_numbers_are_those_of_each_documents_first_passage():
-    assert document_numbers((D1, D2, D1_AGAIN)) == (1, 2, 1)
-
-
 def test_an_answer_plainly_taken_from_a_passage_gets_its_marker():
     text, cited = RULES.settle("The Heron valve opens at 4 bar.")
-    assert text == "The Heron valve opens at 4 bar. [2]"
+    assert text == "The Heron valve opens at 4 bar. [1]"
     assert [c.source for c in cited] == ["d2.md"]
     assert RULES.settle("The Heron valve opens at 4 bar [1].")[0] == "The Heron valve opens at 4 bar [1]."
     assert RULES.settle("Elephants live in large herds.") == ("Elephants live in large herds.", ())
