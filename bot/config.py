@@ -58,6 +58,8 @@ class Settings(BaseModel):
     """How the model's chat template wants to be spoken to."""
     llm_context_tokens: int | None = Field(None, alias="LLM_CONTEXT_TOKENS", ge=1024, le=1_000_000)
     """Unset: what the endpoint says, or 4096."""
+    llm_parallel: int | None = Field(None, alias="LLM_PARALLEL", ge=1, le=256)
+    """Calls in flight at a time. Unset: what the endpoint says, 8 for vLLM and SGLang, else 1."""
     llm_max_tokens: int = Field(512, alias="LLM_MAX_TOKENS", ge=16, le=8192)
     """Longest answer."""
     llm_timeout_seconds: float = Field(180.0, alias="LLM_TIMEOUT_SECONDS", gt=0, le=3600)

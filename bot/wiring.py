@@ -13,22 +13,27 @@ from typing import Final, Literal
 import httpx
 
 from adapters.dispatcher import Dispatcher
+from adapters.ports import AnswerTurn, Show
 from adapters.store import SqlConversationStore
 from adapters.summaries import Summaries
 from bot.config import Settings
 from bot.engine import EMBEDDING_TOKENS, Endpoint, Engine
 from bot.engine import start as start_engine
+from core.endpoint import EndpointInfo
 from core.errors import ModelError, ModelRejected, ModelTimeout, ThreadwiseError
+from core.gpu import Gpu, QueueLimits
 from core.index.embedder import HttpEmbedder
 from core.index.health import check, rebuild
 from core.index.index import Index, open_index
 from core.index.lock import lock_data_dir
 from core.index.search import outdated
 from core.llm import Deadlines, HttpChatModel
+from core.load import in_background, on_seat
 from core.pipeline import Limits, Pipeline
 from core.prompts import BASE, PROFILES, Manners
 from core.retrieve import Threshold, Weights
 from core.sanitize import has_control_token
+from core.types import Answer, Question
 from core.window import MAX_TURNS
 
 log = logging.getLogger(__name__)
@@ -37,6 +42,10 @@ DATABASE: Final = "conversations.db"
 DEFAULT_CONTEXT_TOKENS: Final = 4096
 CHECK_SECONDS: Final = 3600.0
 """Between two checks of the vectors."""
+DEFAULT_PARALLEL: Final = 1
+"""Ollama answers one call at a time unless it is told otherwise, and does not say so; of others nothing is known."""
+OUTAGE_SECONDS_AT_A_TERMINAL: Final = 2.0
+"""Whoever looks at a cursor would rather have the passages than an answer when the model is back."""
 PROBE_TEXT: Final = "Can you read this?"
 
 # A weak rewriter needs the typed words beside its query, a real one hardly does.
@@ -57,6 +66,7 @@ class App:
     store: SqlConversationStore
     index: Index
     pipeline: Pipeline
+    gpu: Gpu
     dispatcher: Dispatcher
     embedded: bool
     """Whether the chat model is the embedded demonstration."""
@@ -84,11 +94,13 @@ async def open_app(settings: Settings, tell: Tell) -> AsyncIterator[App]:
             log.warning("%d questions were left unanswered by the last run", interrupted)
         engine = await _engine(settings, stack, tell, chat=settings.llm_base_url is None)
         index = await _index(settings, engine, stack, settings.data_dir)
-        pipeline = await _pipeline(settings, engine, index, stack)
+        pipeline, slots = await _pipeline(settings, engine, index, stack)
+        gpu = Gpu(slots, limits=QueueLimits(outage_seconds=OUTAGE_SECONDS_AT_A_TERMINAL))
         state = await index.catalog.state()
         documents = f"{state.documents} documents, {state.total} passages"
-        context = f"{pipeline.limits.context_tokens} tokens of context"
-        summaries = Summaries(store, pipeline.summarize)
+        calls = f"{slots} call{'s' if slots > 1 else ''} at a time"
+        context = f"{pipeline.limits.context_tokens} tokens of context, {calls}"
+        summaries = Summaries(store, in_background(pipeline, gpu.background()).summarize)
         stack.push_async_callback(summaries.close)
         watch = asyncio.create_task(_keep_sound(index))
         stack.push_async_callback(_cancelled, watch)
@@ -96,7 +108,8 @@ async def open_app(settings: Settings, tell: Tell) -> AsyncIterator[App]:
             store=store,
             index=index,
             pipeline=pipeline,
-            dispatcher=Dispatcher(store, pipeline.answer, MAX_TURNS, summaries),
+            gpu=gpu,
+            dispatcher=Dispatcher(store, _in_line(pipeline, gpu), MAX_TURNS, summaries),
             embedded=settings.llm_base_url is None,
             about=f"Model: {pipeline.model!r}, {context}. Index: {documents}.",
         )
@@ -117,7 +130,16 @@ async def open_bench(settings: Settings, directory: Path, tell: Tell) -> AsyncIt
         stack.enter_context(lock_data_dir(directory))
         engine = await _engine(settings, stack, tell, chat=settings.llm_base_url is None)
         index = await _index(settings, engine, stack, directory)
-        yield Bench(index=index, pipeline=await _pipeline(settings, engine, index, stack))
+        pipeline, _slots = await _pipeline(settings, engine, index, stack)
+        yield Bench(index=index, pipeline=pipeline)
+
+
+def _in_line(pipeline: Pipeline, gpu: Gpu) -> AnswerTurn:
+    async def answer(question: Question, show: Show) -> Answer:
+        with gpu.enter(question.author, "") as seat:
+            return await on_seat(pipeline, seat).answer(question, show)
+
+    return answer
 
 
 async def _engine(settings: Settings, stack: AsyncExitStack, tell: Tell, *, chat: bool) -> Engine | None:
@@ -151,7 +173,10 @@ async def _index(settings: Settings, engine: Engine | None, stack: AsyncExitStac
     return index
 
 
-async def _pipeline(settings: Settings, engine: Engine | None, index: Index, stack: AsyncExitStack) -> Pipeline:
+async def _pipeline(
+    settings: Settings, engine: Engine | None, index: Index, stack: AsyncExitStack
+) -> tuple[Pipeline, int]:
+    """The stages, and how many calls their model answers at a time."""
     embedded = engine.chat if engine else None
     endpoint = embedded or Endpoint(
         settings.llm_base_url or "", settings.llm_api_key.get_secret_value(), settings.llm_model
@@ -161,13 +186,19 @@ async def _pipeline(settings: Settings, engine: Engine | None, index: Index, sta
         api_key=endpoint.api_key,
         model=endpoint.model,
         deadlines=Deadlines(wall=settings.llm_timeout_seconds),
-        deadlines_for={"rewrite": Deadlines(wall=settings.rewrite_timeout_seconds)},
+        deadlines_for={
+            "rewrite": Deadlines(wall=settings.rewrite_timeout_seconds),
+            "summarize": Deadlines(wall=Limits().summarize_seconds),
+        },
     )
     stack.push_async_callback(model.aclose)
-    told = engine.context_tokens if engine and embedded else await _ask_endpoint(model, settings.llm_model)
-    context = settings.llm_context_tokens or told or DEFAULT_CONTEXT_TOKENS
+    if engine and embedded:
+        told = EndpointInfo(reachable=True, context_tokens=engine.context_tokens, parallel=engine.slots)
+    else:
+        told = await _ask_endpoint(model, settings.llm_model)
+    context = settings.llm_context_tokens or told.context_tokens or DEFAULT_CONTEXT_TOKENS
     manners: Manners = BASE if embedded else PROFILES[settings.llm_profile]
-    return Pipeline(
+    pipeline = Pipeline(
         model=model,
         retriever=index.retriever,
         manners=manners,
@@ -182,10 +213,11 @@ async def _pipeline(settings: Settings, engine: Engine | None, index: Index, sta
         names=(settings.bot_name,),
         rewriting=settings.rewrite_enabled,
     )
+    return pipeline, settings.llm_parallel or told.parallel or DEFAULT_PARALLEL
 
 
-async def _ask_endpoint(model: HttpChatModel, wanted: str) -> int | None:
-    """The context length the endpoint tells, if it does. Raises `ModelError` if it cannot be used."""
+async def _ask_endpoint(model: HttpChatModel, wanted: str) -> EndpointInfo:
+    """What the endpoint tells of itself. Raises `ModelError` if it cannot be used."""
     try:
         info = await model.describe()
     except ModelTimeout as error:
@@ -197,7 +229,7 @@ async def _ask_endpoint(model: HttpChatModel, wanted: str) -> int | None:
         raise ModelError(f"{model!r} lists no model: load one, or check LLM_BASE_URL, which usually ends in /v1.")
     if uncovered := [token for token in info.special_tokens if not has_control_token(token)]:
         log.warning("Control tokens of the model that the sanitizer does not break: %s", " ".join(uncovered[:20]))
-    return info.context_tokens
+    return info
 
 
 async def _keep_sound(index: Index) -> None:

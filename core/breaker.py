@@ -51,6 +51,7 @@ class Breaker:
         if wait > 0 or self._probing:
             raise unavailable(
                 f"The model failed {self._in_a_row} times in a row; it is asked again in a few seconds.",
+                not_taken=True,
                 retry_after=max(wait, 1.0),
             )
         self._probing = True

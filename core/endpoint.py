@@ -1,10 +1,17 @@
-"""What an endpoint tells of itself: its models, and how many tokens fit into its context."""
+"""What an endpoint tells of itself: its models, how much fits into its context, how many calls it takes at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
+
+BATCHING_SERVERS: Final = MappingProxyType({"vllm": 8, "sglang": 8})
+"""Servers that batch whatever comes and tell no number of slots, by the owner that they give their models.
+
+Eight answers of a chat at a time keep a GPU busy without making each of them slow.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +25,8 @@ class EndpointInfo:
     """Context of one request; `None` when the endpoint does not tell."""
     special_tokens: tuple[str, ...] = ()
     """Control tokens of the model's tokenizer, as far as the endpoint names them."""
+    parallel: int | None = None
+    """Calls that it answers at the same time; `None` when that cannot be told."""
 
 
 def model_names(listing: object) -> tuple[str, ...]:
@@ -31,13 +40,24 @@ def context_in_models(listing: object, model: str) -> int | None:
     entry = next((entry for entry in entries if entry.get("id") == model), entries[0] if entries else {})
     meta = entry.get("meta")
     candidates = (entry.get("max_model_len"), meta.get("n_ctx") if isinstance(meta, dict) else None)
-    return next((found for value in candidates if (found := _tokens(value))), None)
+    return next((found for value in candidates if (found := _count(value))), None)
 
 
 def context_in_props(props: object) -> int | None:
     """Context of one slot, as llama.cpp tells it under GET /props."""
     settings = props.get("default_generation_settings") if isinstance(props, dict) else None
-    return _tokens(settings.get("n_ctx")) if isinstance(settings, dict) else None
+    return _count(settings.get("n_ctx")) if isinstance(settings, dict) else None
+
+
+def slots_in_props(props: object) -> int | None:
+    """Slots, as llama.cpp tells them under GET /props."""
+    return _count(props.get("total_slots")) if isinstance(props, dict) else None
+
+
+def parallel_of_server(listing: object) -> int | None:
+    """How many calls a server of this kind takes at a time, its kind read from GET /models."""
+    owners = [str(entry.get("owned_by", "")) for entry in _entries(listing)]
+    return next((BATCHING_SERVERS[owner] for owner in owners if owner in BATCHING_SERVERS), None)
 
 
 def special_tokens(*pages: object) -> tuple[str, ...]:
@@ -69,5 +89,5 @@ def _entries(listing: object) -> Iterator[dict[str, Any]]:
             yield entry
 
 
-def _tokens(value: object) -> int | None:
+def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

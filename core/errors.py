@@ -5,6 +5,8 @@ ThreadwiseError             one line for people: what happened and what to do
 ├── DataDirError            the data directory cannot be used: locked, read-only, full, damaged, too new
 ├── IngestError             nothing could be ingested
 ├── EngineError             the embedded model could not be started
+├── QueueFull               a question too many: it is refused at once
+├── QuestionExpired         a question waited too long for its turn
 ├── RetrievalError          the documents could not be searched
 │   ├── IndexOutdated       the index was built with another embedding model
 │   └── EmbedderError       the embedding endpoint failed
@@ -15,12 +17,17 @@ ThreadwiseError             one line for people: what happened and what to do
     │   └── ContextTooLong  the prompt is over the endpoint's context
     │       └── PromptCut   the endpoint cut the prompt without a word
     ├── ModelCut            the stream ended without a finish
-    └── ModelGarbage        the reply is not what an OpenAI-style endpoint says
+    ├── ModelGarbage        the reply is not what an OpenAI-style endpoint says
+    ├── NoSlot              a call that has a fallback was left out, since others wait for the model
+    └── Preempted           background work gave way to a question
 
 The docstring of each class is its message where none is given.
 """
 
 from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
 
 
 class ThreadwiseError(Exception):
@@ -46,6 +53,27 @@ class EngineError(ThreadwiseError):
     """The embedded model could not be started."""
 
 
+class QueueFull(ThreadwiseError):
+    """A question too many."""
+
+    SENTENCES: Final = MappingProxyType(
+        {
+            "total": "Too many questions are waiting already. Please ask again in a few minutes.",
+            "asker": "Your earlier questions are still waiting. Please ask again when they are answered.",
+            "place": "Too many questions from here are waiting already. Please ask again in a few minutes.",
+        }
+    )
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(self.SENTENCES[reason])
+        self.reason = reason
+        """Whose limit it was: "total", "asker" or "place"; a metrics label."""
+
+
+class QuestionExpired(ThreadwiseError):
+    """This question waited too long for its turn. Please ask again if you still want to know."""
+
+
 class RetrievalError(ThreadwiseError):
     """The documents could not be searched."""
 
@@ -67,6 +95,8 @@ class ModelUnavailable(ModelError):
 
     retry_after: float | None = None
     """Seconds after which the endpoint wants to be asked again, if it said so."""
+    not_taken: bool = False
+    """Whether the endpoint never began with the call, so that it says nothing about the call."""
 
 
 class ModelTimeout(ModelError):
@@ -91,3 +121,11 @@ class ModelCut(ModelError):
 
 class ModelGarbage(ModelError):
     """The endpoint does not answer like an OpenAI-style chat endpoint."""
+
+
+class NoSlot(ModelError):
+    """The model is needed for other calls."""
+
+
+class Preempted(ModelError):
+    """The model was needed for a question."""

@@ -16,7 +16,7 @@ import httpx
 
 from core.deadlines import Clock, within
 from core.errors import ConfigError, ModelCut, ModelError, ModelGarbage, ModelTimeout
-from core.llm_refusal import Again, Refusal, parse_retry_after, unavailable
+from core.llm_refusal import Refusal, parse_retry_after, unavailable
 
 _REFUSAL_BYTES: Final = 64_000
 _CLOSE_SECONDS: Final = 1.0
@@ -56,11 +56,12 @@ class Connections:
         """The text without the key."""
         return text.replace(self._key, "***") if self._key else text
 
-    def take(self) -> httpx.AsyncClient:
-        """A client that nobody else uses."""
-        client = self._idle.pop() if self._idle else self._new_client()
+    def take(self, *, fresh: bool = False) -> tuple[httpx.AsyncClient, bool]:
+        """A client that nobody else uses, and whether it was used before; never so if it is to be `fresh`."""
+        kept = bool(self._idle) and not fresh
+        client = self._idle.pop() if kept else self._new_client()
         self._taken.add(client)
-        return client
+        return client, kept
 
     async def give_back(self, client: httpx.AsyncClient, *, whole: bool) -> None:
         """Keeps the client if its last response was read to the end, closes it otherwise."""
@@ -105,9 +106,8 @@ class Exchange:
 
     async def send(self, method: str, url: str, content: bytes = b"") -> Refusal | None:
         """Sends, and waits for the headers; a status other than 200 is read, closed and returned."""
-        self._client = self._connections.take()
         try:
-            response = await within(self._clock.left(), self._send(self._client, method, url, content))
+            response = await within(self._clock.left(), self._begin(method, url, content))
             if response.status_code == 200:
                 return None
             self.finish_soon()  # What it says is of interest, but not worth a long wait.
@@ -171,6 +171,18 @@ class Exchange:
         if client is not None:
             await self._connections.give_back(client, whole=self._whole)
 
+    async def _begin(self, method: str, url: str, content: bytes) -> httpx.Response:
+        """The headers. A kept connection that the server closed as we reached for it is replaced by a new one."""
+        self._client, kept = self._connections.take()
+        try:
+            return await self._send(self._client, method, url, content)
+        except (httpx.NetworkError, httpx.RemoteProtocolError, ConnectionError) as error:
+            if not kept or not _is_disconnect(error):
+                raise
+            await self.close()
+        self._client, _ = self._connections.take(fresh=True)
+        return await self._send(self._client, method, url, content)
+
     async def _send(self, client: httpx.AsyncClient, method: str, url: str, content: bytes) -> httpx.Response:
         deadlines = self._clock.deadlines
         late = deadlines.wall + _SLACK
@@ -204,19 +216,22 @@ async def _close(client: httpx.AsyncClient) -> None:
         await client.aclose()
 
 
-def _no_response(error: Exception, where: str, connect: float) -> Exception:
-    """What a failure before the headers means; wrapped in `Again` where one more try may mend it."""
+def _is_disconnect(error: Exception) -> bool:
+    return not isinstance(error, httpx.RemoteProtocolError) or "disconnected" in str(error)
+
+
+def _no_response(error: Exception, where: str, connect: float) -> ModelError:
+    """What a failure before the headers means."""
     if isinstance(error, httpx.ConnectTimeout):
         return ModelTimeout(f"No connection to {where} within {connect:g} s: check LLM_BASE_URL.")
     if isinstance(error, httpx.ConnectError):
         if "SSL" in str(error):
             return unavailable(f"No TLS connection to {where}: check http or https in LLM_BASE_URL.")
-        return Again(unavailable(f"Cannot connect to {where}: is it running? Check LLM_BASE_URL."))
-    if isinstance(error, httpx.RemoteProtocolError) and "disconnected" not in str(error):
+        return unavailable(f"Cannot connect to {where}: is it running? Check LLM_BASE_URL.", not_taken=True)
+    if not _is_disconnect(error):
         return ModelGarbage(f"{where} does not speak HTTP: check LLM_BASE_URL.")
     if isinstance(error, (httpx.NetworkError, httpx.RemoteProtocolError, ConnectionError)):
-        # Most often a kept connection that the server closed as we reached for it: a new one will do.
-        return Again(unavailable(f"{where} closed the connection without a reply."), 0.0)
+        return unavailable(f"{where} closed the connection without a reply.")
     return unavailable(f"The request to {where} failed ({type(error).__name__}).")
 
 

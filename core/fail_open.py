@@ -1,7 +1,8 @@
 """The only place where a failing stage becomes a fallback.
 
 A stage that may vanish is run through `fail_open`: an error or a passed deadline is caught, logged,
-counted, and comes back as the fallback together with a `Degradation`. Cancellation is never caught.
+counted, and comes back as the fallback together with a `Degradation`. Cancellation is never caught, nor is
+the end of the question's time: both end the turn, not the stage.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from core.errors import ThreadwiseError
+from core.errors import Preempted, QuestionExpired, ThreadwiseError
 from core.metrics import STAGE_FALLBACKS
 from core.types import Degradation
 
@@ -32,7 +33,9 @@ def record(stage: str, error: BaseException) -> Degradation:
     """Logs and counts the failure of `stage`, and says so as a value."""
     reason = reason_of(error)
     STAGE_FALLBACKS.labels(stage=stage, reason=reason).inc()
-    if isinstance(error, (ThreadwiseError, TimeoutError)):
+    if isinstance(error, Preempted):
+        log.info("%s fell back: %s", stage, error)  # Nothing is wrong.
+    elif isinstance(error, (ThreadwiseError, TimeoutError)):
         log.warning("%s fell back: %s (%s)", stage, reason, error)
     else:
         # A bug in a stage is still no reason to leave the asker without an answer, but it must be seen.
@@ -47,5 +50,7 @@ async def fail_open(
     try:
         async with asyncio.timeout(seconds):
             return await work(), None
+    except QuestionExpired:
+        raise
     except Exception as error:  # noqa: BLE001 - whatever happens in a stage, the turn goes on
         return fallback, record(stage, error)

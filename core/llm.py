@@ -1,15 +1,14 @@
 """The chat model behind one OpenAI-style endpoint: vLLM, llama.cpp, Ollama or a gateway.
 
 A reply is complete only with a finish reason or `[DONE]`; everything else is an error of `core.errors`.
-One retry at most, before any text; a breaker and deadlines for each purpose.
+A breaker and deadlines for each purpose. Nothing is repeated here: that is the queue's business
+(`core.queued_model`), which knows what else is waiting.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-import random
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from types import MappingProxyType
@@ -17,10 +16,18 @@ from typing import Any, Final
 
 from core.breaker import Breaker
 from core.deadlines import Clock, Deadlines
-from core.endpoint import EndpointInfo, context_in_models, context_in_props, model_names, special_tokens
-from core.errors import ModelError, ModelGarbage, ModelRejected, ModelUnavailable
+from core.endpoint import (
+    EndpointInfo,
+    context_in_models,
+    context_in_props,
+    model_names,
+    parallel_of_server,
+    slots_in_props,
+    special_tokens,
+)
+from core.errors import ModelError, ModelGarbage, ModelRejected
 from core.exchange import Connections, Exchange
-from core.llm_refusal import Again, Refusal, retry_after
+from core.llm_refusal import Refusal, retry_after
 from core.llm_reply import ReplyReader
 from core.llm_request import encoded, request_body
 from core.llm_tally import Tally
@@ -30,13 +37,7 @@ __all__ = ["Deadlines", "EndpointInfo", "HttpChatModel", "retry_after"]
 log = logging.getLogger(__name__)
 
 REWRITE_DEADLINES: Final = MappingProxyType({"rewrite": Deadlines(wall=3.0)})
-NO_RETRY: Final = frozenset({"rewrite"})
-"""Purposes that fail open: the fallback is quicker than a second try."""
 _DESCRIBE: Final = Deadlines(first_token=10.0, gap=10.0, wall=10.0)
-_LONGEST_PAUSE: Final = 2.0
-_RETRIES_IN_RESERVE: Final = 3.0
-_RETRIES_A_CALL: Final = 0.1
-"""In the long run one call in ten may be retried: retries must not be what keeps an endpoint down."""
 _LISTING_BYTES: Final = 8_000_000
 
 
@@ -53,7 +54,6 @@ class HttpChatModel:
         deadlines_for: Mapping[str, Deadlines] = REWRITE_DEADLINES,
         extra_body: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
         breakers: Mapping[str, Breaker] = MappingProxyType({}),
-        retry_pause: float = 0.3,
     ) -> None:
         """`deadlines_for`, `extra_body` (more fields of the request) and `breakers` are by purpose.
 
@@ -67,8 +67,6 @@ class HttpChatModel:
         self._extra_body = dict(extra_body)
         self._breakers = dict(breakers)
         self._takes_stream_options = True
-        self._retries = _RETRIES_IN_RESERVE
-        self._retry_pause = retry_pause
 
     def __repr__(self) -> str:
         return f"HttpChatModel({self._connections.base!r}, model={self._model!r})"
@@ -90,7 +88,7 @@ class HttpChatModel:
         clock = Clock(self.deadlines_of(request.purpose))
         reply = ReplyReader(self._connections.where, self._note)
         with Tally(request.purpose, reply) as tally, breaker.admit() as permit:
-            exchange = await self._open(request, clock, may_retry=not permit.probe)
+            exchange = await self._post(request, clock)
             try:
                 async with aclosing(_texts(exchange, reply, clock)) as texts:
                     async for text in texts:
@@ -106,10 +104,7 @@ class HttpChatModel:
     async def describe(self) -> EndpointInfo:
         """What the endpoint tells of itself. Raises `ModelError` if it is not there or refuses the key."""
         clock = Clock(_DESCRIBE)
-        try:
-            listing = await self._get(f"{self._connections.base}/models", clock)
-        except Again as again:
-            raise again.error from again.__cause__
+        listing = await self._get(f"{self._connections.base}/models", clock)
         props = await self._page("props", clock)
         tokenizer = await self._page("tokenizer_info", clock)
         return EndpointInfo(
@@ -117,29 +112,14 @@ class HttpChatModel:
             models=model_names(listing),
             context_tokens=context_in_models(listing, self._model) or context_in_props(props),
             special_tokens=special_tokens(props, tokenizer),
+            parallel=slots_in_props(props) or parallel_of_server(listing),
         )
 
     async def _page(self, name: str, clock: Clock) -> object:
         """A page beside /v1 that only some servers have: llama.cpp's props, vLLM's tokenizer_info."""
-        with suppress(ModelError, Again):
+        with suppress(ModelError):
             return await self._get(f"{self._connections.base.removesuffix('/v1')}/{name}", clock)
         return None
-
-    async def _open(self, request: ChatRequest, clock: Clock, *, may_retry: bool) -> Exchange:
-        """The exchange with its headers read, after one retry if that may help."""
-        self._retries = min(self._retries + _RETRIES_A_CALL, _RETRIES_IN_RESERVE)
-        may_retry = may_retry and request.purpose not in NO_RETRY
-        while True:
-            try:
-                return await self._post(request, clock)
-            except Again as again:
-                pause = (self._retry_pause if again.pause is None else again.pause) * random.uniform(1.0, 1.5)
-                if not may_retry or self._retries < 1 or pause >= clock.left():
-                    raise again.error from again.__cause__
-                log.warning("Asking the model once more in %.1f s: %s", pause, again.error)
-            may_retry = False
-            self._retries -= 1
-            await asyncio.sleep(pause)
 
     async def _post(self, request: ChatRequest, clock: Clock) -> Exchange:
         body = request_body(
@@ -159,13 +139,10 @@ class HttpChatModel:
             self._takes_stream_options = False
             del body["stream_options"]
 
-    def _failure(self, refusal: Refusal) -> Exception:
-        error = refusal.error(self._connections.where)
+    def _failure(self, refusal: Refusal) -> ModelError:
         if refusal.status == 404 and self._asks_for_model:
             self._model = ""  # It may serve another one by now.
-        if isinstance(error, ModelUnavailable) and refusal.is_passing(_LONGEST_PAUSE):
-            return Again(error, refusal.retry_after or None)
-        return error
+        return refusal.error(self._connections.where)
 
     async def _ask_for_model(self, clock: Clock) -> str:
         names = model_names(await self._get(f"{self._connections.base}/models", clock))

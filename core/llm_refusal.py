@@ -32,16 +32,6 @@ _WORDS_FOR_STATUS: Final = (
 )
 
 
-class Again(Exception):
-    """A failure that one more try may mend. Never leaves the client: it is retried or unwrapped."""
-
-    def __init__(self, error: ModelUnavailable, pause: float | None = None) -> None:
-        super().__init__(str(error))
-        self.error = error
-        self.pause = pause
-        """Seconds before that try; `None` for the usual."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     """An HTTP response that is no reply."""
@@ -59,17 +49,11 @@ class Refusal:
         """The error that says it."""
         return error_for(self.status, self.text, where, self.retry_after)
 
-    def is_passing(self, longest_wait: float) -> bool:
-        """True when asking again in a moment is worth a try."""
-        if self.status == 429:
-            return self.retry_after is not None and self.retry_after <= longest_wait
-        return self.status in (502, 503, 504) and (self.retry_after or 0.0) <= longest_wait
 
-
-def unavailable(message: str, *, retry_after: float | None = None) -> ModelUnavailable:
-    """A `ModelUnavailable` that knows when asking again is worth it."""
+def unavailable(message: str, *, not_taken: bool = False, retry_after: float | None = None) -> ModelUnavailable:
+    """A `ModelUnavailable` that knows whether the endpoint began with the call, and when to ask again."""
     error = ModelUnavailable(message)
-    vars(error)["retry_after"] = retry_after
+    error.not_taken, error.retry_after = not_taken, retry_after
     return error
 
 
@@ -85,7 +69,7 @@ def error_for(status: int, text: str, where: str, wait: float | None = None) -> 
     if status == 413 or (status in (400, 422, 500) and _is_too_long(words)):
         return ContextTooLong(f"The prompt is longer than the context of the model at {where}.")
     if _LOADING.search(words):
-        return unavailable(f"The model at {where} is still loading.", retry_after=wait)
+        return unavailable(f"The model at {where} is still loading.", not_taken=True, retry_after=wait)
     if status in (401, 403):
         return ModelRejected(f"{where} refused the key (HTTP {status}): check LLM_API_KEY.")
     if status in (400, 404) and _UNKNOWN_MODEL.search(words):
@@ -99,7 +83,8 @@ def error_for(status: int, text: str, where: str, wait: float | None = None) -> 
             f"The chat template of the model at {where} refused the messages (HTTP {status}): check the model profile."
         )
     if status == 429 or status >= 500 or status in (408, 425):
-        return unavailable(f"The model at {where} is not available (HTTP {status}).", retry_after=wait)
+        message = f"The model at {where} is not available (HTTP {status})."
+        return unavailable(message, not_taken=status in (425, 429, 503), retry_after=wait)
     return ModelRejected(f"{where} refused the request (HTTP {status}).")
 
 

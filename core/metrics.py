@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 180.0)
 
@@ -55,6 +55,30 @@ SANITIZED = Counter(
 TURNS_DROPPED = Counter("rag_turns_dropped_total", "History turns that the token budget left out of a prompt.")
 EMBEDDINGS = Counter("rag_embedded_texts_total", "Texts sent to the embedder.")
 
+QUEUE_JOBS = Gauge(
+    "rag_queue_jobs", "Questions that are admitted and not ended, by state: waiting or begun.", ["state"]
+)
+QUEUE_WAIT = Histogram(
+    "rag_queue_wait_seconds",
+    "Seconds from admission of a question to its first call to the model.",
+    buckets=(0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 90.0, 180.0, 300.0, 900.0),
+)
+QUEUE_REFUSALS = Counter(
+    "rag_queue_refusals_total",
+    "Questions refused since too many wait, by whose limit: total, asker, place.",
+    ["reason"],
+)
+SHED_LEVEL = Gauge(
+    "rag_shed_level", "What is left out under load: 0 nothing, 1 rewrites, 2 half the passages too, 3 old turns too."
+)
+SLOTS_IN_USE = Gauge("rag_model_slots_in_use", "Calls to the chat model in flight.")
+SLOTS = Gauge("rag_model_slots", "Calls to the chat model that may be in flight at a time.")
+MODEL_UP = Gauge("rag_model_up", "1 while the chat model takes calls, 0 while questions wait for it.")
+
+for _reason in ("total", "asker", "place"):
+    QUEUE_REFUSALS.labels(reason=_reason)
+for _state in ("waiting", "begun"):
+    QUEUE_JOBS.labels(state=_state)
 for _status in ("skipped", "rewritten", "rejected", "error", "shed"):
     REWRITER_REQUESTS.labels(status=_status)
 for _outcome in ("answered", "nothing_found", "degraded", "cut", "failed"):

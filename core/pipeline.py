@@ -8,7 +8,8 @@
 
     summarize  after the turn, in the background; on failure the old summary and all turns stay      (30 s)
 
-Every fallback leaves a `Degradation` on the answer, a log line and a count.
+Every fallback leaves a `Degradation` on the answer, a log line and a count. On a seat (`core.load`) each
+call to the model waits for a slot first; the seconds are those after that wait.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Final
 
 from core import metrics, smalltalk
 from core.clock import Clock
-from core.errors import ContextTooLong, ModelError, PromptCut
+from core.errors import ContextTooLong, ModelError, NoSlot, PromptCut
 from core.fail_open import fail_open, record
 from core.generate import Show, generate
 from core.intake import clean_history, clean_passage, clean_question, clean_request, clean_summary
@@ -40,6 +41,7 @@ from core.prompts import (
 )
 from core.retrieve import CANDIDATES, Threshold, Weights, fuse
 from core.rewrite import rewrite
+from core.shedding import ShedLevel
 from core.summarize import extract, summarize, without_citations
 from core.types import (
     CARRIED_OVER,
@@ -63,6 +65,8 @@ log = logging.getLogger(__name__)
 
 CHECKED_FROM_TOKENS: Final = 400
 """Shorter prompts fit everywhere, and their counts vary too much to tell."""
+SHED_TURNS: Final = 2
+"""Turns of a conversation that reach the model under the heaviest load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +79,8 @@ class Limits:
     passages: int = 5
     context_tokens: int = 4096
     answer_tokens: int = 512
+    slot_seconds: float = 0.0
+    """How long a call that may be left out waits for its slot, besides its own seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +96,8 @@ class Pipeline:
     names: tuple[str, ...] = ("Threadwise",)
     """Names the bot goes by."""
     rewriting: bool = True
+    level: ShedLevel = ShedLevel.NONE
+    """What is left out under load. Leaving out the rewrite is the queue's business: see `core.gpu`."""
 
     async def answer(self, question: Question, show: Show) -> Answer:
         """The answer to `question`; `show` gets the whole text so far while it grows.
@@ -105,6 +113,8 @@ class Pipeline:
         query, retrieval, marks = await self.find(asked, clock)
         if too_long:
             marks = (*marks, Degradation(stage="question", reason="too_long"))
+        if self.level >= ShedLevel.SHORTER:
+            marks = (*marks, Degradation(stage="load", reason=self.level.name.lower()))
         if retrieval.failed:
             return count(stand_in(SEARCH_FAILED, query, clock, marks))
         if not retrieval.passages and asked.history:
@@ -169,11 +179,18 @@ class Pipeline:
             # More than a window of turns stands there only while their summary is late.
             history = asked.history[-MAX_PAIRS:]
             request = clean_request(rewrite_request(asked.text, history, asked.summary, self.manners))
+
+            async def work() -> Query:
+                try:
+                    return await rewrite(self.model, request, asked.text, history, asked.summary)
+                except NoSlot:
+                    return Query(text=asked.text, status=QueryStatus.SHED, reason="others wait for the model")
+
             query, mark = await fail_open(
                 "rewrite",
-                lambda: rewrite(self.model, request, asked.text, history, asked.summary),
+                work,
                 fallback=Query(text=asked.text, status=QueryStatus.FAILED),
-                seconds=self.limits.rewrite_seconds,
+                seconds=self.limits.rewrite_seconds + self.limits.slot_seconds,
             )
         if mark is not None:
             query = replace(query, reason=mark.reason)
@@ -192,6 +209,8 @@ class Pipeline:
         self, asked: Question, query: Query, passages: tuple[Passage, ...], marks: Marks, show: Show, clock: Clock
     ) -> Answer:
         """Generates; once more with half the context where the endpoint takes less than was thought."""
+        if self.level >= ShedLevel.LAST_TURNS and len(asked.history) > SHED_TURNS:
+            asked = replace(asked, history=asked.history[-SHED_TURNS:])
         for context in (self.limits.context_tokens, self.limits.context_tokens // 2):
             request, fitted = self._request(asked, passages, context)
             hygiene = Hygiene(
@@ -249,7 +268,8 @@ class Pipeline:
             except ContextTooLong:
                 return await self._summarize(notes, history, self.limits.context_tokens // 2)
 
-        summary, _mark = await fail_open("summarize", work, fallback=None, seconds=self.limits.summarize_seconds)
+        seconds = self.limits.summarize_seconds + self.limits.slot_seconds
+        summary, _mark = await fail_open("summarize", work, fallback=None, seconds=seconds)
         return summary
 
     async def _summarize(self, earlier: str, turns: tuple[Turn, ...], context_tokens: int) -> str:

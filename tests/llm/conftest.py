@@ -32,7 +32,6 @@ async def make_model(server: OpenAIServer) -> AsyncIterator[MakeModel]:
             given: dict[str, object] = {
                 "model": "m",
                 "deadlines": Deadlines(wall=5.0, tail=0.1),
-                "retry_pause": 0.02,
                 **options,
             }
             model = HttpChatModel(base_url or server.base_url, **given)  # type: ignore[arg-type]

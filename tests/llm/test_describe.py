@@ -91,11 +91,25 @@ async def test_the_first_of_several_models_is_used_and_named(
     assert "'base'" in caplog.text
 
 
-async def test_the_lookup_of_the_model_shares_the_one_retry_of_its_call(
+async def test_a_lookup_of_the_model_that_fails_is_the_failure_of_its_call(
     server: OpenAIServer, make_model: MakeModel
 ) -> None:
     server.script(Reply(before="reset"), path=MODELS)
-    assert (await ask(make_model(model=""))).text == "Yes."
-    server.script(Reply(before="reset"), path=MODELS)
-    server.script(Reply(before="reset"))
-    assert type((await ask(make_model(model=""))).error) is ModelUnavailable
+    model = make_model(model="")
+    assert type((await ask(model)).error) is ModelUnavailable
+    assert (await ask(model)).text == "Yes."
+
+
+async def test_llama_cpp_tells_its_slots(server: OpenAIServer, model: HttpChatModel) -> None:
+    server.props = {"total_slots": 4}
+    assert (await model.describe()).parallel == 4
+
+
+@pytest.mark.parametrize(
+    ("owner", "parallel"), [("vllm", 8), ("sglang", 8), ("library", None), ("llamacpp", None), (7, None)]
+)
+async def test_servers_that_batch_are_known_by_the_owner_of_their_models(
+    server: OpenAIServer, model: HttpChatModel, owner: object, parallel: int | None
+) -> None:
+    server.script(Reply(body=json.dumps({"data": [{"id": "m", "owned_by": owner}]})), path=MODELS)
+    assert (await model.describe()).parallel == parallel
