@@ -77,7 +77,7 @@ class QueuedModel:
             if not again:
                 break
             if not slot.is_refused:
-                await asyncio.sleep(RETRY_PAUSE * random.uniform(0.5, 1.0) * 2**attempt)
+                await asyncio.sleep(RETRY_PAUSE * random.uniform(0.5, 1.0) * 2 ** (attempt - 2))
         # The slot is free by now: what the reader does with the reply keeps nobody waiting.
         if last is not None:
             yield last

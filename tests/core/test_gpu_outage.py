@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from core.errors import ModelCut, ModelError, ModelRejected, ModelTimeout, ModelUnavailable, QuestionExpired
+from core.errors import ModelCut, ModelError, ModelRejected, ModelTimeout, ModelUnavailable, NoSlot, QuestionExpired
 from core.gpu import Gpu, Seat
 from core.llm_refusal import unavailable
 from core.queued_model import QueuedModel
@@ -104,6 +104,24 @@ async def test_f14_the_wait_that_the_endpoint_asks_for_is_kept():
 
 
 @in_virtual_time
+async def test_f14_a_job_that_was_not_taken_has_not_begun_and_expires_like_one():
+    at, model = gpu(ttl_seconds=30.0), down_for(600.0)
+    assert await ask(at, model, "q") == "QuestionExpired"
+    assert now() - model.started == pytest.approx(30.0)
+
+
+@in_virtual_time
+async def test_background_work_does_not_call_an_endpoint_that_is_down():
+    at, model = gpu(outage_seconds=2.0), down_for(60.0)
+    assert await ask(at, model, "q") == "ModelUnavailable"
+    calls = len(model.calls)
+    with pytest.raises(NoSlot):
+        async for _ in QueuedModel(model, at.background()).stream(request("notes", purpose="summarize")):
+            pass
+    assert len(model.calls) == calls
+
+
+@in_virtual_time
 async def test_f14_being_refused_is_no_attempt():
     at = gpu()
     busy: list[Scripted] = [refused()] * 8
@@ -146,9 +164,9 @@ async def test_o9_a_call_that_fails_once_is_made_again_and_one_that_goes_on_fail
     at, script = gpu(), list[Scripted]([ModelUnavailable("HTTP 502"), 1.0])
     model = Endpoint(lambda since: script.pop(0))
     assert await ask(at, model, "q") == "Well, "
-    model = Endpoint(lambda since: ModelCut())
+    at, model = gpu(), Endpoint(lambda since: ModelCut())
     assert await ask(at, model, "q") == "ModelCut"
-    assert len(model.calls) <= 3
+    assert len(model.calls) == 3
 
 
 @pytest.mark.parametrize("failure", [ModelTimeout(), ModelRejected()], ids=["timeout", "4xx"])

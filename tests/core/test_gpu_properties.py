@@ -56,7 +56,7 @@ def test_every_job_ends_and_every_slot_comes_back(slots: int, jobs, summaries, f
                             pass
                         done += 1
                     except ModelError:
-                        assert purpose == "rewrite" or seat.outages == MOST_OUTAGES
+                        assert purpose == "rewrite" or seat.outages >= MOST_OUTAGES
                         done += 1
                     await asyncio.sleep(think)
             return done
