@@ -115,6 +115,7 @@ async def test_background_work_does_not_call_an_endpoint_that_is_down():
     at, model = gpu(outage_seconds=2.0), down_for(60.0)
     assert await ask(at, model, "q") == "ModelUnavailable"
     calls = len(model.calls)
+    await asyncio.sleep(15.0)
     with pytest.raises(NoSlot):
         async for _ in QueuedModel(model, at.background()).stream(request("notes", purpose="summarize")):
             pass
