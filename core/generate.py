@@ -19,6 +19,7 @@ RENDER_ALL_BELOW: Final = 4_000
 """Characters up to which each piece is cleaned and shown; a longer text is every 5 % of growth."""
 
 Show = Callable[[str], Awaitable[None]]
+"""Takes the text in and returns at once: while it waits for a platform, its model call keeps its slot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,31 @@ async def test_the_story_a_question_a_follow_up_and_what_was_searched(threadwise
     assert last.endswith("Question: and how often the filter?")
 
 
+@pytest.mark.parametrize(
+    ("props", "setting", "said"),
+    [
+        (None, "", "1 call at a time"),
+        ({"total_slots": 3}, "", "3 calls at a time"),
+        ({"total_slots": 3}, "6", "6 calls at a time"),
+    ],
+)
+async def test_calls_at_a_time_are_what_the_server_says_and_what_the_setting_says_above_it(
+    threadwise: Threadwise, server: OpenAIServer, props: Json | None, setting: str, said: str
+):
+    server.props = props
+    ended = await threadwise.run("chat", LLM_PARALLEL=setting)
+    assert said in ended.err
+
+
+async def test_a_server_that_stops_under_a_chat_costs_two_seconds_and_the_passages_are_shown(
+    threadwise: Threadwise, server: OpenAIServer
+):
+    server.default = lambda body: Reply(status=503)
+    ended = await threadwise.run("chat", "--docs", "docs", said="How much oil does the Kestrel take?\n")
+    assert "The model is not available right now." in ended.out
+    assert 2 <= len(server.chats) <= 4
+
+
 async def test_threads_survive_a_restart_and_can_be_opened_again(threadwise: Threadwise, server: OpenAIServer):
     server.default = rewriter_and_answerer
     await threadwise.run("chat", "--docs", "docs", said="How much oil does the Kestrel take?\n")
