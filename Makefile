@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test lint lock clean
+.PHONY: help chat test live bench lint lock clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -28,6 +28,12 @@ chat: $(VENV)/run.stamp  ## Ask the project's own guide, on the embedded model; 
 
 test: $(VENV)/dev.stamp  ## Install and run every test
 	@$(BIN)/python -m pytest
+
+live: $(VENV)/dev.stamp  ## What a real model makes of the known hard cases: the embedded one, or LLM_BASE_URL; prints rates
+	@$(BIN)/python -m pytest -m live tests/live
+
+bench: $(VENV)/dev.stamp  ## Measure what Threadwise costs beside its models; PARTS="turn search" for some
+	@$(BIN)/python -m bench $(PARTS)
 
 lint: $(VENV)/dev.stamp  ## Formatter, linter, types, import rules
 	@$(BIN)/ruff format --check .

@@ -1,0 +1,203 @@
+"""Own time of a turn: everything but the model and the embedder, over real HTTP, a real store and a real index."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from adapters.dispatcher import Dispatcher
+from adapters.ports import ConversationStore, Inbound, Memory, ThreadKey, TurnState
+from bench.figures import Figure, Result
+from bench.run import Run, settings_for
+from bench.scripted import MODEL, PIECES, scripted_server
+from bench.texts import corpus
+from bench.waiting import Meter, MeteredEmbedder, MeteredModel
+from bot.wiring import App, open_app
+from core.evaluation import quantile
+from core.index.ingest import ingest_documents
+from core.index.search import IndexRetriever
+from core.pipeline import Pipeline
+from core.types import Answer, QueryStatus
+from core.window import MAX_TURNS
+
+GOAL_MS: Final = 5.0
+PASSAGES: Final = 400
+THREADS: Final = 30
+TURNS: Final = 6
+"""Of a thread. The first one is searched as typed, the others are rewritten."""
+WARM_UP: Final = 3
+"""Threads that do not count."""
+COUNTED: Final = (
+    f"own time is the wall time of a turn, from the message to the stored and shown answer, less the time for which a "
+    f"call to the model or the embedder was awaited. It holds the store (SQLite, with its waits for the disk), both "
+    f"searches, prompts, checks and the cleaning of {PIECES} streamed pieces; it does not hold what runs beside an "
+    f"awaited call, such as the search for the typed words beside the rewrite. With HTTP clients and what runs beside "
+    f"calls: only the time is taken off for which the event loop had nothing to do during a call. Model and embedder "
+    f"are one scripted server in another process that answers at once. {PASSAGES} passages, {TURNS} turns a thread."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Turn:
+    """Seconds of one turn."""
+
+    first: bool
+    wall: float
+    in_calls: float
+    asleep: float
+    processor: float
+    """Of this process, all threads, calls among it."""
+    store: float
+
+    @property
+    def own(self) -> float:
+        return self.wall - self.in_calls
+
+    @property
+    def pipeline(self) -> float:
+        return self.own - self.store
+
+    @property
+    def awake(self) -> float:
+        return self.wall - self.asleep
+
+
+class _TimedStore:
+    """A `ConversationStore` that keeps the seconds spent in it."""
+
+    def __init__(self, store: ConversationStore) -> None:
+        self._store = store
+        self.seconds = 0.0
+
+    async def ask(self, inbound: Inbound) -> int | None:
+        with self._timed():
+            return await self._store.ask(inbound)
+
+    async def finish(self, turn_id: int, answer: Answer, state: TurnState) -> None:
+        with self._timed():
+            await self._store.finish(turn_id, answer, state)
+
+    async def history(self, thread: ThreadKey, before: int, limit: int) -> Memory:
+        with self._timed():
+            return await self._store.history(thread, before, limit)
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds += time.perf_counter() - start
+
+
+class _Reply:
+    """Shows nothing."""
+
+    async def show(self, text: str) -> None: ...
+
+    async def finish(self, answer: Answer) -> None: ...
+
+
+def measure(run: Run) -> Result:
+    meter = Meter()
+    with run.scratch() as scratch, asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(meter)) as runner:
+        turns = runner.run(_measured(run, scratch, meter))
+    follow_ups = [turn for turn in turns if not turn.first]
+    return Result(
+        figures=[
+            Figure(name="own time, median", value=_ms(turns, "own"), unit="ms", goal=GOAL_MS),
+            Figure(name="own time, p95", value=_ms(turns, "own", 0.95), unit="ms"),
+            Figure(name="own time of a first turn", value=_ms([t for t in turns if t.first], "own"), unit="ms"),
+            Figure(name="own time of a follow-up", value=_ms(follow_ups, "own"), unit="ms"),
+            Figure(name="of it, the store", value=_ms(turns, "store"), unit="ms"),
+            Figure(name="of it, the pipeline", value=_ms(turns, "pipeline"), unit="ms"),
+            Figure(name="with HTTP clients and what runs beside calls", value=_ms(turns, "awake"), unit="ms"),
+            Figure(name="whole turn with the scripted server", value=_ms(turns, "wall"), unit="ms"),
+            Figure(name="processor time of the whole turn", value=_ms(turns, "processor"), unit="ms"),
+        ],
+        counted=COUNTED,
+        details={"turns": len(turns), "passages": PASSAGES},
+    )
+
+
+def _ms(turns: Sequence[_Turn], name: str, share: float = 0.5) -> float:
+    values = [float(getattr(turn, name)) for turn in turns]
+    return 1000 * (median(values) if share == 0.5 else quantile(values, share))
+
+
+async def _measured(run: Run, data_dir: Path, meter: Meter) -> list[_Turn]:
+    texts = corpus(PASSAGES, (WARM_UP + THREADS) * TURNS, topics=20)
+    async with scripted_server() as url:
+        settings = settings_for(
+            data_dir,
+            LLM_BASE_URL=url,
+            EMBEDDING_BASE_URL=url,
+            EMBEDDING_MODEL=MODEL,
+            RETRIEVAL_MIN_SIMILARITY="0.05",  # the scripted embedder counts words: texts that share few are far apart
+        )
+        async with open_app(settings, lambda _: None) as app:
+            await ingest_documents(texts.documents, app.index)
+            store = _TimedStore(app.store)
+            dispatcher = Dispatcher(store, _metered(app, meter).answer, MAX_TURNS)
+            turns = []
+            for number, (thread, first, question) in enumerate(_questions(texts.questions)):
+                turn = await _turn(dispatcher, store, meter, thread, question, first=first)
+                if number >= WARM_UP * TURNS:
+                    turns.append(turn)
+                run.advance("turns", number + 1, len(texts.questions))
+    return turns
+
+
+def _metered(app: App, meter: Meter) -> Pipeline:
+    """The pipeline of `app` with its calls to the model and the embedder metered."""
+    retriever = IndexRetriever(app.index.catalog, app.index.vectors, MeteredEmbedder(app.index.embedder, meter))
+    return replace(app.pipeline, model=MeteredModel(app.pipeline.model, meter), retriever=retriever)
+
+
+def _questions(asked: Sequence[str]) -> Iterator[tuple[ThreadKey, bool, str]]:
+    for number, question in enumerate(asked):
+        thread, place = divmod(number, TURNS)
+        key = ThreadKey(platform="bench", workspace="w", channel="c", thread=str(thread))
+        yield key, place == 0, question
+
+
+async def _turn(
+    dispatcher: Dispatcher, store: _TimedStore, meter: Meter, thread: ThreadKey, question: str, *, first: bool
+) -> _Turn:
+    inbound = Inbound(
+        message_id=f"{thread.thread}-{time.monotonic_ns()}",
+        thread=thread,
+        author_id="1",
+        author="bench",
+        text=question,
+        sent_at=datetime.now(UTC),
+    )
+    in_store = store.seconds
+    asleep, in_calls = meter.asleep, meter.in_calls
+    wall, processor = time.perf_counter(), time.process_time()
+    answer = await dispatcher.submit(inbound, _Reply())
+    turn = _Turn(
+        first=first,
+        wall=time.perf_counter() - wall,
+        in_calls=meter.in_calls - in_calls,
+        asleep=meter.asleep - asleep,
+        processor=time.process_time() - processor,
+        store=store.seconds - in_store,
+    )
+    _check(answer, first=first)
+    return turn
+
+
+def _check(answer: Answer | None, *, first: bool) -> None:
+    """A turn that fell back somewhere would be measured without its work."""
+    wanted = QueryStatus.SKIPPED if first else QueryStatus.REWRITTEN
+    if answer is None or answer.degraded or not answer.citations or answer.query.status is not wanted:
+        found = answer and (answer.query, answer.degraded, answer.text[:80])
+        raise RuntimeError(f"a scripted turn did not go as planned: {found}")

@@ -1,0 +1,71 @@
+"""The table of `tests.cases` names tests that exist, for every case, and every test of this folder."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import tests.cases
+
+TESTS = Path(__file__).parents[1]
+CLASSES = {
+    "A, the rewriter": "B01 B02 B03 B05 B07 B08 B09 B10 B11 B12 B13 B14 B15",
+    "B, retrieval": "B16 B18 B19 B21 B22 B23 B24",
+    "C, prompts": "B25 B26 B28 B29 B31 B32 B33",
+    "D, output": "B34 B36 B37 B38 B39",
+    "E, the endpoint": "B40 B41 B43 B44 B45",
+    "F, memory": "B46 B47 B48 B49 B51 B52 B53 B54 B55",
+    "into the prompt": "T1 T2 T3 T4 T5 T6 T7 T8 T9 T10 T11 T12",
+    "out of the model": "T20 T21 T22 T23",
+}
+
+
+def rows() -> list[tuple[str, str, str]]:
+    """Case, path and name of each row of the table."""
+    found = []
+    case = path = ""
+    for line in (tests.cases.__doc__ or "").splitlines():
+        if re.fullmatch(r" {4}[BT]\d+", line):
+            case = line.strip()
+        elif re.fullmatch(r" {8}\S+\.py", line):
+            path = line.strip()
+        elif re.fullmatch(r" {12}test_\w+", line):
+            found.append((case, path, line.strip()))
+    return found
+
+
+ROWS = rows()
+
+
+@cache
+def written_in(path: Path) -> dict[str, str]:
+    """Names and docstrings of the tests in a file."""
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    found = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, functions)]
+    return {node.name: ast.get_docstring(node) or "" for node in found if node.name.startswith("test_")}
+
+
+@pytest.mark.parametrize("cases", CLASSES.values(), ids=CLASSES)
+def test_every_case_has_a_row(cases: str):
+    assert not set(cases.split()) - {case for case, _, _ in ROWS}
+
+
+@pytest.mark.parametrize("path", sorted({path for _, path, _ in ROWS}))
+def test_every_test_that_the_table_names_is_there(path: str):
+    named = {name for _, where, name in ROWS if where == path}
+    assert not named - set(written_in(TESTS / path))
+
+
+def test_every_test_of_a_case_begins_with_its_case_and_is_in_the_table():
+    for path in sorted(Path(__file__).parent.glob("test_*.py")):
+        if path == Path(__file__):
+            continue
+        for name, docstring in written_in(path).items():
+            begins = re.match(r"([BT]\d+(?:, [BT]\d+)*): \S", docstring)
+            assert begins, f"{name} does not say which case it is"
+            listed = {case for case, where, listed in ROWS if (where, listed) == (f"cases/{path.name}", name)}
+            assert listed == set(begins.group(1).split(", ")), name
