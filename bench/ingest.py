@@ -92,7 +92,12 @@ async def _index(directory: Path, endpoint: Endpoint) -> AsyncIterator[Index]:
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(httpx.AsyncClient(trust_env=False))
         embedder = HttpEmbedder(
-            client, endpoint.base_url, endpoint.model, api_key=endpoint.api_key, max_tokens=EMBEDDING_TOKENS
+            client,
+            endpoint.base_url,
+            endpoint.model,
+            api_key=endpoint.api_key,
+            max_tokens=EMBEDDING_TOKENS,
+            normal_form="NFD",
         )
         index = await open_index(directory, embedder)
         stack.push_async_callback(index.close)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
 
 from adapters.dispatcher import Dispatcher
-from adapters.ports import Inbound, ThreadKey
+from adapters.summaries import Summaries
+from bench.asking import Unseen, inbound
 from bench.embedded import engine, settings_as_embedded, tokens
 from bench.figures import Figure, Result
 from bench.run import DOCS, Run
 from bot.engine import Engine
-from bot.wiring import open_app
+from bot.wiring import in_line, open_app
 from core.index.ingest import ingest
+from core.load import in_background
 from core.ports import ChatModel
 from core.prompts import CONTEXT_CLOSE, CONTEXT_OPEN
 from core.types import Answer, ChatRequest, Delta, Usage
@@ -93,14 +93,6 @@ class _Recording:
         return [call for call in self.calls if call.request.purpose == purpose]
 
 
-class _Reply:
-    """Shows nothing."""
-
-    async def show(self, text: str) -> None: ...
-
-    async def finish(self, answer: Answer) -> None: ...
-
-
 def measure(run: Run) -> Result:
     with run.scratch() as scratch:
         return asyncio.run(_measured(run, scratch))
@@ -137,25 +129,18 @@ async def _talk(run: Run, data_dir: Path, started: Engine) -> tuple[_Recording, 
     async with open_app(settings_as_embedded(data_dir, started), lambda _: None) as app:
         await ingest([DOCS], app.index, on_progress=lambda step: run.advance("reading docs", step.done, step.total))
         model = _Recording(app.pipeline.model)
-        dispatcher = Dispatcher(app.store, replace(app.pipeline, model=model).answer, MAX_TURNS)
+        pipeline = replace(app.pipeline, model=model)
+        summaries = Summaries(app.store, in_background(pipeline, app.gpu.background()).summarize)
+        dispatcher = Dispatcher(app.store, in_line(pipeline, app.gpu), MAX_TURNS, summaries)
         answers = []
         for number, question in enumerate(QUESTIONS):
-            answer = await dispatcher.submit(_inbound(number, question), _Reply())
+            answer = await dispatcher.submit(inbound("t", question), Unseen())
             assert answer is not None
             answers.append(answer)
+            # Somebody who reads an answer before asking on gives the summary its time.
+            await summaries.idle()
             run.advance("turns", number + 1, len(QUESTIONS))
     return model, answers
-
-
-def _inbound(number: int, question: str) -> Inbound:
-    return Inbound(
-        message_id=f"{number}-{time.monotonic_ns()}",
-        thread=ThreadKey(platform="bench", workspace="w", channel="c", thread="t"),
-        author_id="1",
-        author="bench",
-        text=question,
-        sent_at=datetime.now(UTC),
-    )
 
 
 async def _passage_tokens(started: Engine, calls: Sequence[Call]) -> list[int]:

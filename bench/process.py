@@ -101,7 +101,7 @@ def scripted_settings(url: str) -> dict[str, str]:
         "LLM_BASE_URL": url,
         "EMBEDDING_BASE_URL": url,
         "EMBEDDING_MODEL": MODEL,
-        "RETRIEVAL_MIN_SIMILARITY": "0.05",  # the scripted embedder counts words
+        "RETRIEVAL_MIN_SIMILARITY": "0.05",  # the scripted embedder counts words: texts that share few are far apart
     }
 
 

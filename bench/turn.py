@@ -7,19 +7,20 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Final
 
 from adapters.dispatcher import Dispatcher
 from adapters.ports import ConversationStore, Inbound, Memory, ThreadKey, TurnState
+from bench.asking import Unseen, inbound
 from bench.figures import Figure, Result
+from bench.process import scripted_settings
 from bench.run import Run, settings_for
-from bench.scripted import MODEL, PIECES, scripted_server
+from bench.scripted import PIECES, scripted_server
 from bench.texts import corpus
 from bench.waiting import Meter, MeteredEmbedder, MeteredModel
-from bot.wiring import App, open_app
+from bot.wiring import App, in_line, open_app
 from core.evaluation import quantile
 from core.index.ingest import ingest_documents
 from core.index.search import IndexRetriever
@@ -97,14 +98,6 @@ class _TimedStore:
             self.seconds += time.perf_counter() - start
 
 
-class _Reply:
-    """Shows nothing."""
-
-    async def show(self, text: str) -> None: ...
-
-    async def finish(self, answer: Answer) -> None: ...
-
-
 def measure(run: Run) -> Result:
     meter = Meter()
     with run.scratch() as scratch, asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(meter)) as runner:
@@ -135,17 +128,11 @@ def _ms(turns: Sequence[_Turn], name: str, share: float = 0.5) -> float:
 async def _measured(run: Run, data_dir: Path, meter: Meter) -> list[_Turn]:
     texts = corpus(PASSAGES, (WARM_UP + THREADS) * TURNS, topics=20)
     async with scripted_server() as url:
-        settings = settings_for(
-            data_dir,
-            LLM_BASE_URL=url,
-            EMBEDDING_BASE_URL=url,
-            EMBEDDING_MODEL=MODEL,
-            RETRIEVAL_MIN_SIMILARITY="0.05",  # the scripted embedder counts words: texts that share few are far apart
-        )
+        settings = settings_for(data_dir, **scripted_settings(url))
         async with open_app(settings, lambda _: None) as app:
             await ingest_documents(texts.documents, app.index)
             store = _TimedStore(app.store)
-            dispatcher = Dispatcher(store, _metered(app, meter).answer, MAX_TURNS)
+            dispatcher = Dispatcher(store, in_line(_metered(app, meter), app.gpu), MAX_TURNS)
             turns = []
             for number, (thread, first, question) in enumerate(_questions(texts.questions)):
                 turn = await _turn(dispatcher, store, meter, thread, question, first=first)
@@ -161,28 +148,20 @@ def _metered(app: App, meter: Meter) -> Pipeline:
     return replace(app.pipeline, model=MeteredModel(app.pipeline.model, meter), retriever=retriever)
 
 
-def _questions(asked: Sequence[str]) -> Iterator[tuple[ThreadKey, bool, str]]:
+def _questions(asked: Sequence[str]) -> Iterator[tuple[str, bool, str]]:
     for number, question in enumerate(asked):
         thread, place = divmod(number, TURNS)
-        key = ThreadKey(platform="bench", workspace="w", channel="c", thread=str(thread))
-        yield key, place == 0, question
+        yield str(thread), place == 0, question
 
 
 async def _turn(
-    dispatcher: Dispatcher, store: _TimedStore, meter: Meter, thread: ThreadKey, question: str, *, first: bool
+    dispatcher: Dispatcher, store: _TimedStore, meter: Meter, thread: str, question: str, *, first: bool
 ) -> _Turn:
-    inbound = Inbound(
-        message_id=f"{thread.thread}-{time.monotonic_ns()}",
-        thread=thread,
-        author_id="1",
-        author="bench",
-        text=question,
-        sent_at=datetime.now(UTC),
-    )
+    message = inbound(thread, question)
     in_store = store.seconds
     asleep, in_calls = meter.asleep, meter.in_calls
     wall, processor = time.perf_counter(), time.process_time()
-    answer = await dispatcher.submit(inbound, _Reply())
+    answer = await dispatcher.submit(message, Unseen())
     turn = _Turn(
         first=first,
         wall=time.perf_counter() - wall,

@@ -109,7 +109,7 @@ async def open_app(settings: Settings, tell: Tell) -> AsyncIterator[App]:
             index=index,
             pipeline=pipeline,
             gpu=gpu,
-            dispatcher=Dispatcher(store, _in_line(pipeline, gpu), MAX_TURNS, summaries),
+            dispatcher=Dispatcher(store, in_line(pipeline, gpu), MAX_TURNS, summaries),
             embedded=settings.llm_base_url is None,
             about=f"Model: {pipeline.model!r}, {context}. Index: {documents}.",
         )
@@ -134,9 +134,11 @@ async def open_bench(settings: Settings, directory: Path, tell: Tell) -> AsyncIt
         yield Bench(index=index, pipeline=pipeline)
 
 
-def _in_line(pipeline: Pipeline, gpu: Gpu) -> AnswerTurn:
+def in_line(pipeline: Pipeline, gpu: Gpu) -> AnswerTurn:
+    """The answer function of `pipeline`, on a seat. At a terminal there is one person and one place."""
+
     async def answer(question: Question, show: Show) -> Answer:
-        with gpu.enter(question.author, "") as seat:
+        with gpu.enter("", "") as seat:
             return await on_seat(pipeline, seat).answer(question, show)
 
     return answer

@@ -25,13 +25,6 @@ def code_spans(text: str) -> list[tuple[int, int]]:
     return spans + _inline(text, at, len(text))
 
 
-def outside(text: str, spans: list[tuple[int, int]]) -> str:
-    """`text` with its code taken out, a space in its place."""
-    starts = [0, *(end for _, end in spans)]
-    ends = [*(start for start, _ in spans), len(text)]
-    return " ".join(text[start:end] for start, end in zip(starts, ends, strict=True))
-
-
 def _fence_end(text: str, fence: re.Match[str]) -> int:
     marker = fence.group(1)
     closing = re.compile(rf"^ {{0,3}}{re.escape(marker[0])}{{{len(marker)},}}[ \t]*$", re.MULTILINE)

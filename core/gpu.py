@@ -49,7 +49,7 @@ class Gpu:
         self,
         slots: int,
         *,
-        limits: QueueLimits = QueueLimits(),  # noqa: B008 - frozen
+        limits: QueueLimits = QueueLimits(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if slots < 1:

@@ -50,7 +50,7 @@ class HttpChatModel:
         *,
         api_key: str = "",
         model: str = "",
-        deadlines: Deadlines = Deadlines(),  # noqa: B008 - frozen
+        deadlines: Deadlines = Deadlines(),
         deadlines_for: Mapping[str, Deadlines] = REWRITE_DEADLINES,
         extra_body: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
         breakers: Mapping[str, Breaker] = MappingProxyType({}),

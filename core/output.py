@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from core import words
-from core.code_spans import code_spans, outside
+from core.code_spans import code_spans
 from core.links import held_by, without_bare_links, without_named_links
 from core.reasoning import spoken
 from core.sanitize import assembled
@@ -52,6 +52,9 @@ _BLANK: Final = re.compile(r"[\s\u200b-\u200f\u2060\ufeff\u00ad]*")
 _UNSETTLED: Final = re.compile(r"(?:<[^\s<>][^<>\n]*|<|!?\[[^\]\n]*|!?\[[^\]\n]*\](?:\([^)\n]*)?|`[^`\n]*|!)\Z")
 _LAST_WORD: Final = re.compile(r"\S+\Z")
 
+Cited = dict[str, set[int]]
+"""The sources that a text cites, in the order of their numbers, with the indexes of their passages."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hygiene:
@@ -71,36 +74,32 @@ class Hygiene:
         """What of `raw` may be shown: all of it that is clean when `final`, else what is sure already."""
         return self._numbered(raw, final=final)[0]
 
-    def _numbered(self, raw: str, *, final: bool) -> tuple[str, dict[str, int]]:
-        """What may be shown, and the sources it cites with their numbers, counted as they come up."""
-        numbers: dict[str, int] = {}
+    def _numbered(self, raw: str, *, final: bool) -> tuple[str, Cited]:
+        """What may be shown, and what it cites."""
+        cited: Cited = {}
         text = self._without_echo(self._spoken(raw, final=final), final=final)
         if not final:
             text = _settled(text)
-        text = _outside_code(_without_source_lines(text), lambda prose: self._clean_prose(prose, numbers))
+        text = _outside_code(_without_source_lines(text), lambda prose: self._clean_prose(prose, cited))
         text = assembled(text).strip()
-        return ("", {}) if _BLANK.fullmatch(text) else (text, numbers)
+        return ("", {}) if _BLANK.fullmatch(text) else (text, cited)
 
     def settle(self, raw: str, *, whole: bool = True) -> tuple[str, tuple[Citation, ...]]:
         """The reply as it may be shown, and the documents it cites, in the order of their numbers.
 
         Where the model set no marker in a whole reply, the passage that it was plainly taken from gets one.
         """
-        text, numbers = self._numbered(raw, final=True)
-        said = (n - 1 for n in _cited_numbers(spoken(raw).text) if 0 < n <= len(self.passages))
-        used = {n for n in said if self.passages[n].source in numbers}
-        if whole and not used and (plain := self._plain_source(text)) is not None:
-            used, numbers = {plain}, {self.passages[plain].source: 1}
+        text, cited = self._numbered(raw, final=True)
+        if whole and not cited and (plain := self._plain_source(text)) is not None:
+            cited = {self.passages[plain].source: {plain}}
             text = f"{text} [1]"
-        return text, self._citations(used, numbers)
+        return text, tuple(self._citation(number, own) for number, own in enumerate(cited.values(), 1))
 
-    def _citations(self, used: set[int], numbers: dict[str, int]) -> tuple[Citation, ...]:
-        found = []
-        for source, number in numbers.items():
-            own = [self.passages[n] for n in sorted(used) if self.passages[n].source == source]
-            headings = dict.fromkeys(passage.heading for passage in own if passage.heading)
-            found.append(Citation(number=number, title=own[0].title, source=source, heading="; ".join(headings)))
-        return tuple(found)
+    def _citation(self, number: int, own: set[int]) -> Citation:
+        passages = [self.passages[index] for index in sorted(own)]
+        headings = dict.fromkeys(passage.heading for passage in passages if passage.heading)
+        first = passages[0]
+        return Citation(number=number, title=first.title, source=first.source, heading="; ".join(headings))
 
     def _plain_source(self, text: str) -> int | None:
         """Which passage holds most of the words of `text`, if it holds enough of them."""
@@ -127,21 +126,25 @@ class Hygiene:
         # While the colon may still come, the name alone is not shown either.
         return "" if not final and re.fullmatch(label, text, re.IGNORECASE) else text
 
-    def _clean_prose(self, prose: str, numbers: dict[str, int]) -> str:
+    def _clean_prose(self, prose: str, cited: Cited) -> str:
         # Addresses last: what is taken out before must not join two halves of one.
         may_link = held_by(self.question, *(p.text for p in self.passages), *(p.source for p in self.passages))
         prose = without_named_links(_CONTROL_TOKEN.sub("", prose), may_link)
-        prose = _CITED.sub(lambda match: self._marker(match, numbers), prose)
+        prose = _CITED.sub(lambda match: self._marker(match, cited), prose)
         return without_bare_links(prose, may_link, "`{}`".format)
 
-    def _marker(self, match: re.Match[str], numbers: dict[str, int]) -> str:
+    def _marker(self, match: re.Match[str], cited: Cited) -> str:
         if not self.trusts_markers:
             return ""
-        given = [int(number) for number in re.findall(r"\d+", match.group(1))]
-        sources = [self.passages[number - 1].source for number in given if 0 < number <= len(self.passages)]
-        kept = dict.fromkeys(numbers.setdefault(source, len(numbers) + 1) for source in sources)
-        space = " " if kept and match.group()[0] in " \t" else ""
-        return space + "".join(f"[{number}]" for number in kept)
+        given = [int(number) - 1 for number in re.findall(r"\d+", match.group(1))]
+        sources = {}
+        for index in given:
+            if 0 <= index < len(self.passages):
+                source = self.passages[index].source
+                cited.setdefault(source, set()).add(index)
+                sources[source] = list(cited).index(source) + 1
+        space = " " if sources and match.group()[0] in " \t" else ""
+        return space + "".join(f"[{number}]" for number in sources.values())
 
 
 def repeats(text: str) -> int:
@@ -182,8 +185,3 @@ def _settled(text: str) -> str:
     if line and any(line.startswith(label[:6]) or label.startswith(line.rstrip()) for label in _SOURCE_LABELS):
         text = text[:start]
     return text
-
-
-def _cited_numbers(text: str) -> list[int]:
-    prose = outside(text, code_spans(text))
-    return [int(n) for match in _CITED.finditer(prose) for n in re.findall(r"\d+", match.group(1))]

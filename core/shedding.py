@@ -1,7 +1,7 @@
 """What is left out under load, least missed first; each level holds what the levels below it hold.
 
     NO_REWRITE   follow-ups are searched as typed
-    SHORTER      half the passages, short answers, fewer edits while an answer grows
+    SHORTER      half the passages, short answers
     LAST_TURNS   only the last two turns of a conversation
 
 After that new questions are refused. A level is reached at once, and left only when the load is well under

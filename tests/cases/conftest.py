@@ -11,6 +11,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -84,12 +85,12 @@ class Watched:
 class Quill(Bot):
     """The bot Quill, over any model and retriever."""
 
-    def __init__(self, store: SqlConversationStore, model: ChatModel, retriever: Retriever, **changes: object) -> None:
+    def __init__(self, store: SqlConversationStore, model: ChatModel, retriever: Retriever, **changes: Any) -> None:
         script = model if isinstance(model, ScriptedModel) else ScriptedModel()
         super().__init__(store, script, ScriptedRetriever())
         self.searches = Watched(retriever)
-        settings: dict[str, object] = {"manners": GEMMA3, "names": ("Quill",), **changes}
-        self.pipeline = Pipeline(model=model, retriever=self.searches, **settings)  # type: ignore[arg-type]
+        settings: dict[str, Any] = {"manners": GEMMA3, "names": ("Quill",), **changes}
+        self.pipeline = Pipeline(model=model, retriever=self.searches, **settings)
         self.summaries = Summaries(store, self.pipeline.summarize)
         self.dispatcher = Dispatcher(store, self.pipeline.answer, MAX_TURNS, self.summaries)
 

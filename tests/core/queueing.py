@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from typing import Any
 
 from prometheus_client import REGISTRY
 
@@ -16,8 +17,8 @@ Scripted = float | ModelError
 """Seconds of a good answer, or what is raised at once."""
 
 
-def gpu(slots: int = 1, **limits: float | int) -> Gpu:
-    return Gpu(slots, limits=QueueLimits(**limits), clock=now)  # type: ignore[arg-type]
+def gpu(slots: int = 1, **limits: Any) -> Gpu:
+    return Gpu(slots, limits=QueueLimits(**limits), clock=now)
 
 
 class Office:

@@ -169,6 +169,12 @@ def test_every_marker_left_in_the_text_has_its_source_and_every_source_its_marke
     assert [(c.number, c.source, c.heading) for c in cited] == [(1, "d1.md", "Oil; Filter"), (2, "d2.md", "")]
 
 
+def test_a_marker_that_only_the_cleaning_brings_out_has_its_source_too():
+    text, cited = RULES.settle("Opens [<bos>2]. 0.8 L [1<|eot|>].")
+    assert text == "Opens [1]. 0.8 L [2]."
+    assert [(c.number, c.source) for c in cited] == [(1, "d2.md"), (2, "d1.md")]
+
+
 def test_sources_are_numbered_as_they_come_up():
     text, cited = RULES.settle("Opens [2]. 0.8 L [1].")
     assert text == "Opens [1]. 0.8 L [2]."

@@ -47,6 +47,7 @@ def upgrade(path: Path, found: str | None, busy_timeout: float) -> None:
     except (DataDirError, OperationalError, OSError):
         raise
     except Exception as error:
+        # Whatever a migration raises: its transaction is undone, and the operator has to know what to do.
         reason = " ".join(str(getattr(error, "orig", error)).split())
         kept = f", and {backup.name} is a copy" if backup else ""
         raise DataDirError(
