@@ -1,6 +1,7 @@
 """The known failures of bots of this kind, each as a test, and where they are.
 
-Classes A to F of the bug log (`B..`) and the threats to prompt and output (`T..`); all paths are below `tests/`.
+Classes A to F of the bug log and the splitting of its class I (`B..`), and the threats to prompt and output (`T..`);
+all paths are below `tests/`.
 The docstring of a test here begins with its case. What needs a chat platform is tested with that platform.
 
     B01
@@ -276,6 +277,10 @@ The docstring of a test here begins with its case. What needs a chat platform is
         core/test_sanitize.py
             test_joining_two_clean_texts_is_clean_after_the_last_look
     T11
+        cases/test_bad_rewriters.py
+            test_a_good_rewriter_finds_more_than_the_typed_words
+            test_an_answer_is_posted_hardly_later_than_without_a_rewriter
+            test_recall_is_never_below_that_of_the_typed_words
         cases/test_threats.py
             test_a_rewriter_that_hangs_is_waited_for_three_seconds_at_most
             test_an_accepted_query_is_one_short_clean_line
@@ -304,4 +309,19 @@ The docstring of a test here begins with its case. What needs a chat platform is
     T23
         cases/test_threats.py
             test_no_secret_of_the_environment_or_the_settings_is_in_any_request
+    T24
+        markdown/test_splitting.py
+            test_any_mix_fits_is_balanced_and_joined_is_the_text
+    B79
+        markdown/test_splitting.py
+            test_a_long_code_block_is_whole_code_in_each_part
+            test_code_that_is_indented_in_a_list_is_closed_and_opened_again
+    B80
+        markdown/test_splitting.py
+            test_the_closing_fence_has_its_room
+            test_a_line_of_code_longer_than_a_message_loses_nothing
+    B82
+        markdown/test_splitting.py
+            test_what_reads_as_one_character_is_never_cut
+            test_a_thousand_flags_without_a_space_stay_flags
 """

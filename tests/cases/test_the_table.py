@@ -20,7 +20,7 @@ CLASSES = {
     "E, the endpoint": "B40 B41 B43 B44 B45",
     "F, memory": "B46 B47 B48 B49 B51 B52 B53 B54 B55",
     "into the prompt": "T1 T2 T3 T4 T5 T6 T7 T8 T9 T10 T11 T12",
-    "out of the model": "T20 T21 T22 T23",
+    "out of the model": "T20 T21 T22 T23 T24",
 }
 
 

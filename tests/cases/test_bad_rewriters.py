@@ -168,7 +168,7 @@ async def typed(machines: Index) -> float:
 
 
 async def test_a_good_rewriter_finds_more_than_the_typed_words(machines: Index, typed: float):
-    """Else what follows would hold for documents on which a rewrite changes nothing."""
+    """T11: else what follows would hold for documents on which a rewrite changes nothing."""
 
     def good(request: ChatRequest, rng: random.Random) -> str:
         return f"{_machine(request)} {_typed(request)}"
@@ -179,6 +179,7 @@ async def test_a_good_rewriter_finds_more_than_the_typed_words(machines: Index, 
 
 @pytest.mark.parametrize("reply", [None, *BAD.values()], ids=["is dead", *BAD])
 async def test_recall_is_never_below_that_of_the_typed_words(machines: Index, typed: float, reply: Say | None):
+    """T11: nothing of what is found is lost."""
     assert await _recall(machines, _Rewriter(reply)) >= typed
 
 
@@ -197,6 +198,7 @@ REFUSES_TO_WORK = {
 async def test_an_answer_is_posted_hardly_later_than_without_a_rewriter(
     wired: MakeQuill, endpoint: OpenAIServer, machines: Index, broken: Reply
 ):
+    """T11: a dead one, a silent one, one that never ends."""
     answers = endpoint.default
     endpoint.default = lambda body: broken if is_rewrite(body) else answers(body)
     limits = Limits(rewrite_seconds=0.4)

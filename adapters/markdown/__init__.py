@@ -1,0 +1,1 @@
+"""One answer in Markdown -> what a chat platform takes."""
