@@ -15,9 +15,9 @@ import httpx
 from adapters.dispatcher import Dispatcher
 from adapters.summaries import Summaries
 from bench.asking import Unseen, inbound
-from bench.embedded import engine, settings_as_embedded, tokens
+from bench.embedded import engine, tokens
 from bench.figures import Figure, Result
-from bench.run import DOCS, Run
+from bench.run import DOCS, Run, settings_for
 from bot.engine import Engine
 from bot.wiring import in_line, open_app
 from core.index.ingest import ingest
@@ -126,7 +126,7 @@ async def _measured(run: Run, data_dir: Path) -> Result:
 
 
 async def _talk(run: Run, data_dir: Path, started: Engine) -> tuple[_Recording, list[Answer]]:
-    async with open_app(settings_as_embedded(data_dir, started), lambda _: None) as app:
+    async with open_app(settings_for(data_dir), lambda _: None, started) as app:
         await ingest([DOCS], app.index, on_progress=lambda step: run.advance("reading docs", step.done, step.total))
         model = _Recording(app.pipeline.model)
         pipeline = replace(app.pipeline, model=model)

@@ -99,6 +99,7 @@ def scripted_settings(url: str) -> dict[str, str]:
     """Settings for a bot without embedded models."""
     return {
         "LLM_BASE_URL": url,
+        "REWRITER": "endpoint",
         "EMBEDDING_BASE_URL": url,
         "EMBEDDING_MODEL": MODEL,
         "RETRIEVAL_MIN_SIMILARITY": "0.05",  # the scripted embedder counts words: texts that share few are far apart

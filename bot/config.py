@@ -17,8 +17,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, Va
 
 from core.errors import ConfigError
 
-OUR_PREFIXES: Final = ("LLM_", "EMBEDDING_", "REWRITE_", "RETRIEVAL_")
+OUR_PREFIXES: Final = ("LLM_", "EMBEDDING_", "REWRITE", "RETRIEVAL_")
 """Whose they are is plain; other names are ours only if they are close to one."""
+LOCAL: Final = "local"
+ENDPOINT: Final = "endpoint"
+"""Of `REWRITER`: the trained model on the CPU; the model that answers."""
 NO_KEY: Final = "sk-no-key-required"
 """What clients send where a server wants any key at all."""
 
@@ -35,6 +38,15 @@ def _checked_url(value: str) -> str:
 
 
 Url = Annotated[str, AfterValidator(_checked_url)]
+
+
+def _checked_rewriter(value: str) -> str:
+    if value in ("", LOCAL, ENDPOINT):
+        return value
+    try:
+        return _checked_url(value)
+    except ValueError as error:
+        raise ValueError(f'must be "{LOCAL}", "{ENDPOINT}" or a URL; a URL {error}') from error
 
 
 class Settings(BaseModel):
@@ -73,7 +85,13 @@ class Settings(BaseModel):
     """Longer texts are cut for the embedding."""
 
     rewrite_enabled: bool = Field(True, alias="REWRITE_ENABLED")
-    rewrite_timeout_seconds: float = Field(5.0, alias="REWRITE_TIMEOUT_SECONDS", gt=0, le=5)
+    rewriter: Annotated[str, AfterValidator(_checked_rewriter)] = Field("", alias="REWRITER")
+    """`LOCAL`, `ENDPOINT`, or the URL of an endpoint of its own. Empty: local where it is installed."""
+    rewriter_model: str = Field("", alias="REWRITER_MODEL")
+    """With a URL. Empty: the first one that it lists."""
+    rewriter_api_key: SecretStr = Field(SecretStr(NO_KEY), alias="REWRITER_API_KEY")
+    rewriter_profile: Literal["gemma3", "gemma4", "base"] = Field("gemma3", alias="REWRITER_PROFILE")
+    rewrite_timeout_seconds: float = Field(4.0, alias="REWRITE_TIMEOUT_SECONDS", gt=0, le=5)
     """After this the typed words are searched."""
 
     retrieval_passages: int = Field(5, alias="RETRIEVAL_PASSAGES", ge=1, le=20)

@@ -15,6 +15,9 @@ How the chat endpoint reads messages. Gemma 3 270M is a base model: it continues
 In both, a control token that is spelled out in a message (`<end_of_turn>`, `<eos>`, `<bos>`) is read as that
 token. White space at the start and end of a reply is cut by the server.
 
+A rewrite is made with an adapter trained for it, which is active in that call only (`Endpoint.fields_for`). Every
+call must name it, those that do not want it with scale 0, because a slot keeps what its last call wanted.
+
 The chat server has two slots. Which slot a request gets follows from its prompt: the one whose last prompt
 shares the longest beginning. Prompts that leave a slot are kept in memory and come back when they fit, so no
 request needs to name a slot. `usage.prompt_tokens_details.cached_tokens` says how much was found.
@@ -23,9 +26,10 @@ request needs to name a slot. `usage.prompt_tokens_details.cached_tokens` says h
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,6 +58,15 @@ _PROMPT_CACHE_MIB: Final = 256
 # More threads than this are slower for models of this size.
 _MAX_THREADS: Final = 8
 
+REWRITER: Final = Path(__file__).parent / "lora" / "rewriter.gguf"
+"""The adapter of the bare model, see `bot/lora/README.md`."""
+
+FIELDS_FOR: Final[Mapping[str, Mapping[str, Any]]] = {
+    purpose: {"lora": [{"id": 0, "scale": float(purpose == "rewrite")}]}
+    for purpose in ("rewrite", "generate", "summarize")
+}
+"""By purpose, the fields of a request that switch the adapter on or off."""
+
 _CHAT_TEMPLATE: Final = """\
 {%- if messages | length == 1 -%}
 {{- messages[0].content -}}
@@ -77,6 +90,8 @@ class Endpoint:
     """Ends in /v1."""
     api_key: str = field(repr=False)
     model: str
+    fields_for: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    """By purpose, what a request must hold besides its messages."""
 
 
 @dataclass(slots=True)
@@ -180,7 +195,20 @@ def _start_chat(directory: Path, sources: Sources, tell: Callable[[str], None]) 
     params.cache_idle_slots = False
     # Gemma's sliding window forgets early tokens; a prompt that branches off before them could not be reused.
     params.swa_full = True
-    return _load(xllamacpp, params, key, path, CHAT_MODEL)
+    params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(_checked(REWRITER)), 0.0)]
+    return _load(xllamacpp, params, key, path, CHAT_MODEL, FIELDS_FOR)
+
+
+def _checked(adapter: Path) -> Path:
+    """`adapter`, which is what the file beside it says that it is. Raises `EngineError`."""
+    try:
+        wanted = adapter.with_suffix(".sha256").read_text(encoding="ascii").split()[0]
+        found = hashlib.sha256(adapter.read_bytes()).hexdigest()
+    except (OSError, IndexError, UnicodeDecodeError) as error:
+        raise EngineError(f"{adapter} cannot be read ({error}): install Threadwise again.") from error
+    if found != wanted:
+        raise EngineError(f"{adapter} is damaged or another one: install Threadwise again, or run `make train`.")
+    return adapter
 
 
 def _start_embeddings(directory: Path, sources: Sources, tell: Callable[[str], None]) -> _Loaded:
@@ -255,7 +283,9 @@ def _threads() -> int:
     return min(cores, _MAX_THREADS)
 
 
-def _load(xllamacpp: Any, params: Any, key: str, path: Path, model: str) -> _Loaded:
+def _load(
+    xllamacpp: Any, params: Any, key: str, path: Path, model: str, fields_for: Mapping[str, Mapping[str, Any]] = {}
+) -> _Loaded:
     try:
         server = xllamacpp.Server(params)
     except Exception as error:
@@ -264,4 +294,4 @@ def _load(xllamacpp: Any, params: Any, key: str, path: Path, model: str) -> _Loa
             f"llama.cpp could not load {path}: is there 1 GB of free memory?"
             " LLM_BASE_URL and EMBEDDING_BASE_URL point at a model elsewhere."
         ) from error
-    return _Loaded(server, Endpoint(f"{server.listening_address}/v1", key, model))
+    return _Loaded(server, Endpoint(f"{server.listening_address}/v1", key, model, fields_for))

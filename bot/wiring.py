@@ -16,11 +16,11 @@ from adapters.dispatcher import Dispatcher
 from adapters.ports import AnswerTurn, Show
 from adapters.store import SqlConversationStore
 from adapters.summaries import Summaries
-from bot.config import Settings
-from bot.engine import EMBEDDING_TOKENS, Endpoint, Engine
+from bot.config import ENDPOINT, LOCAL, Settings
+from bot.engine import EMBEDDING_TOKENS, Endpoint, Engine, missing_packages
 from bot.engine import start as start_engine
 from core.endpoint import EndpointInfo
-from core.errors import ModelError, ModelRejected, ModelTimeout, ThreadwiseError
+from core.errors import EngineError, ModelError, ModelRejected, ModelTimeout, ThreadwiseError
 from core.gpu import Gpu, QueueLimits
 from core.index.embedder import HttpEmbedder
 from core.index.health import check, rebuild
@@ -29,10 +29,11 @@ from core.index.lock import lock_data_dir
 from core.index.search import outdated
 from core.llm import Deadlines, HttpChatModel
 from core.load import in_background, on_seat
-from core.pipeline import Limits, Pipeline
-from core.prompts import BASE, PROFILES, Manners
+from core.pipeline import Limits, Pipeline, Rewriter
+from core.prompts import BASE, PROFILES, TRAINED, Manners
 from core.retrieve import Threshold, Weights
 from core.sanitize import has_control_token
+from core.turnstile import Turnstile
 from core.types import Answer, Question
 from core.window import MAX_TURNS
 
@@ -48,8 +49,9 @@ OUTAGE_SECONDS_AT_A_TERMINAL: Final = 2.0
 """Whoever looks at a cursor would rather have the passages than an answer when the model is back."""
 PROBE_TEXT: Final = "Can you read this?"
 
-# A weak rewriter needs the typed words beside its query, a real one hardly does.
+# A weak rewriter needs the typed words beside its query, a good one hardly does. Measured by `threadwise eval`.
 WEIGHTS_OF_BASE: Final = Weights(typed=1.0, rewritten=1.0)
+WEIGHTS_OF_TRAINED: Final = Weights(typed=0.3, rewritten=1.0)
 WEIGHTS_OF_ENDPOINT: Final = Weights(typed=0.5, rewritten=1.3)
 
 # The embedded model reads about 300 tokens a second: little context, short answers.
@@ -84,15 +86,18 @@ async def open_index_only(settings: Settings, tell: Tell) -> AsyncIterator[Index
 
 
 @asynccontextmanager
-async def open_app(settings: Settings, tell: Tell) -> AsyncIterator[App]:
-    """Everything a channel needs. Raises `ThreadwiseError` with one line on what is wrong."""
+async def open_app(settings: Settings, tell: Tell, running: Engine | None = None) -> AsyncIterator[App]:
+    """Everything a channel needs; with the embedded models of `running`, if that is given, which stays open.
+
+    Raises `ThreadwiseError` with one line on what is wrong.
+    """
     async with AsyncExitStack() as stack:
         stack.enter_context(lock_data_dir(settings.data_dir))
         store = await SqlConversationStore.open(settings.data_dir / DATABASE)
         stack.push_async_callback(store.close)
         if interrupted := await store.recover():
             log.warning("%d questions were left unanswered by the last run", interrupted)
-        engine = await _engine(settings, stack, tell, chat=settings.llm_base_url is None)
+        engine = running or await _engine(settings, stack, tell, chat=_needs_gemma(settings))
         index = await _index(settings, engine, stack, settings.data_dir)
         pipeline, slots = await _pipeline(settings, engine, index, stack)
         gpu = Gpu(slots, limits=QueueLimits(outage_seconds=OUTAGE_SECONDS_AT_A_TERMINAL))
@@ -128,7 +133,7 @@ async def open_bench(settings: Settings, directory: Path, tell: Tell) -> AsyncIt
     """The pipeline over an index in `directory`; `DATA_DIR` itself may be in use meanwhile."""
     async with AsyncExitStack() as stack:
         stack.enter_context(lock_data_dir(directory))
-        engine = await _engine(settings, stack, tell, chat=settings.llm_base_url is None)
+        engine = await _engine(settings, stack, tell, chat=_needs_gemma(settings))
         index = await _index(settings, engine, stack, directory)
         pipeline, _slots = await _pipeline(settings, engine, index, stack)
         yield Bench(index=index, pipeline=pipeline)
@@ -144,12 +149,30 @@ def in_line(pipeline: Pipeline, gpu: Gpu) -> AnswerTurn:
     return answer
 
 
+def _needs_gemma(settings: Settings) -> bool:
+    """Whether the embedded chat model answers or rewrites."""
+    return settings.llm_base_url is None or (settings.rewrite_enabled and rewriter_of(settings) == LOCAL)
+
+
+def rewriter_of(settings: Settings) -> str:
+    """What `REWRITER` comes to: `LOCAL`, `ENDPOINT` or a URL."""
+    if settings.rewriter:
+        return settings.rewriter
+    return ENDPOINT if missing_packages(chat=True, embeddings=False) else LOCAL
+
+
 async def _engine(settings: Settings, stack: AsyncExitStack, tell: Tell, *, chat: bool) -> Engine | None:
     """The embedded models that the settings leave to us; None if there is none."""
     embeddings = settings.embedding_base_url is None
     if not chat and not embeddings:
         return None
-    engine = await start_engine(settings.data_dir, chat=chat, embeddings=embeddings, on_step=tell)
+    try:
+        engine = await start_engine(settings.data_dir, chat=chat, embeddings=embeddings, on_step=tell)
+    except EngineError as error:
+        if not chat or settings.llm_base_url is None or settings.rewriter:
+            raise
+        log.warning("The model that answers rewrites as well, since the one for it cannot be used: %s", error)
+        return await _engine(settings, stack, tell, chat=False)
     stack.push_async_callback(engine.close)
     return engine
 
@@ -179,10 +202,52 @@ async def _pipeline(
     settings: Settings, engine: Engine | None, index: Index, stack: AsyncExitStack
 ) -> tuple[Pipeline, int]:
     """The stages, and how many calls their model answers at a time."""
-    embedded = engine.chat if engine else None
-    endpoint = embedded or Endpoint(
-        settings.llm_base_url or "", settings.llm_api_key.get_secret_value(), settings.llm_model
+    embedded = engine.chat if engine and settings.llm_base_url is None else None
+    model = _model(
+        settings,
+        embedded or Endpoint(settings.llm_base_url or "", settings.llm_api_key.get_secret_value(), settings.llm_model),
+        stack,
     )
+    if engine and embedded:
+        told = EndpointInfo(reachable=True, context_tokens=engine.context_tokens, parallel=engine.slots)
+    else:
+        told = await _ask_endpoint(model, settings.llm_model)
+    context = settings.llm_context_tokens or told.context_tokens or DEFAULT_CONTEXT_TOKENS
+    manners: Manners = BASE if embedded else PROFILES[settings.llm_profile]
+    rewriter = _rewriter(settings, engine, stack) if settings.rewrite_enabled else None
+    pipeline = Pipeline(
+        model=model,
+        retriever=index.retriever,
+        manners=manners,
+        rewriter=rewriter,
+        limits=Limits(
+            rewrite_seconds=settings.rewrite_timeout_seconds,
+            passages=min(settings.retrieval_passages, EMBEDDED_PASSAGES) if embedded else settings.retrieval_passages,
+            context_tokens=context,
+            answer_tokens=EMBEDDED_ANSWER_TOKENS if embedded else settings.llm_max_tokens,
+        ),
+        weights=_weights(rewriter.manners if rewriter else manners),
+        threshold=Threshold(similarity=settings.retrieval_min_similarity),
+        names=(settings.bot_name,),
+        rewriting=settings.rewrite_enabled,
+    )
+    return pipeline, settings.llm_parallel or told.parallel or DEFAULT_PARALLEL
+
+
+def _rewriter(settings: Settings, engine: Engine | None, stack: AsyncExitStack) -> Rewriter | None:
+    """Who rewrites, if that is not the model that answers."""
+    chosen = rewriter_of(settings)
+    if chosen == LOCAL and engine and engine.chat:
+        if settings.llm_base_url is None:
+            return Rewriter(manners=TRAINED)
+        return Rewriter(manners=TRAINED, model=Turnstile(_model(settings, engine.chat, stack), engine.slots))
+    if chosen in (LOCAL, ENDPOINT):
+        return None  # A local one that cannot be started, and that nobody had asked for, is no reason not to start.
+    endpoint = Endpoint(chosen, settings.rewriter_api_key.get_secret_value(), settings.rewriter_model)
+    return Rewriter(manners=PROFILES[settings.rewriter_profile], model=_model(settings, endpoint, stack))
+
+
+def _model(settings: Settings, endpoint: Endpoint, stack: AsyncExitStack) -> HttpChatModel:
     model = HttpChatModel(
         endpoint.base_url,
         api_key=endpoint.api_key,
@@ -192,30 +257,16 @@ async def _pipeline(
             "rewrite": Deadlines(wall=settings.rewrite_timeout_seconds),
             "summarize": Deadlines(wall=Limits().summarize_seconds),
         },
+        extra_body=endpoint.fields_for,
     )
     stack.push_async_callback(model.aclose)
-    if engine and embedded:
-        told = EndpointInfo(reachable=True, context_tokens=engine.context_tokens, parallel=engine.slots)
-    else:
-        told = await _ask_endpoint(model, settings.llm_model)
-    context = settings.llm_context_tokens or told.context_tokens or DEFAULT_CONTEXT_TOKENS
-    manners: Manners = BASE if embedded else PROFILES[settings.llm_profile]
-    pipeline = Pipeline(
-        model=model,
-        retriever=index.retriever,
-        manners=manners,
-        limits=Limits(
-            rewrite_seconds=settings.rewrite_timeout_seconds,
-            passages=min(settings.retrieval_passages, EMBEDDED_PASSAGES) if embedded else settings.retrieval_passages,
-            context_tokens=context,
-            answer_tokens=EMBEDDED_ANSWER_TOKENS if embedded else settings.llm_max_tokens,
-        ),
-        weights=WEIGHTS_OF_BASE if manners.flat else WEIGHTS_OF_ENDPOINT,
-        threshold=Threshold(similarity=settings.retrieval_min_similarity),
-        names=(settings.bot_name,),
-        rewriting=settings.rewrite_enabled,
-    )
-    return pipeline, settings.llm_parallel or told.parallel or DEFAULT_PARALLEL
+    return model
+
+
+def _weights(manners: Manners) -> Weights:
+    if manners.trained:
+        return WEIGHTS_OF_TRAINED
+    return WEIGHTS_OF_BASE if manners.flat else WEIGHTS_OF_ENDPOINT
 
 
 async def _ask_endpoint(model: HttpChatModel, wanted: str) -> EndpointInfo:

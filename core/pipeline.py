@@ -84,12 +84,23 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rewriter:
+    """Who rewrites, where that is not simply the model that answers."""
+
+    manners: Manners
+    model: ChatModel | None = None
+    """None: the model that answers, in its queue, but spoken to in another way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
     """Everything a turn needs. `answer` is the function that a dispatcher is given, `summarize` the one after it."""
 
     model: ChatModel
     retriever: Retriever
     manners: Manners
+    rewriter: Rewriter | None = None
+    """None: the model that answers, spoken to as for answers."""
     limits: Limits = field(default_factory=Limits)
     weights: Weights = field(default_factory=Weights)
     threshold: Threshold = field(default_factory=Threshold)
@@ -178,11 +189,13 @@ class Pipeline:
         if self.rewriting:
             # More than a window of turns stands there only while their summary is late.
             history = asked.history[-MAX_PAIRS:]
-            request = clean_request(rewrite_request(asked.text, history, asked.summary, self.manners))
+            by = self.rewriter or Rewriter(manners=self.manners)
+            model = by.model or self.model
+            request = clean_request(rewrite_request(asked.text, history, asked.summary, by.manners))
 
             async def work() -> Query:
                 try:
-                    return await rewrite(self.model, request, asked.text, history, asked.summary)
+                    return await rewrite(model, request, asked.text, history, asked.summary)
                 except NoSlot:
                     return Query(text=asked.text, status=QueryStatus.SHED, reason="others wait for the model")
 

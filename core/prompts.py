@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from core.trained_prompts import STOP, rewrite_prompt
 from core.types import NOT_IN_DOCUMENTS, ChatRequest, Message, Passage, Turn, titled
 
 CONTEXT_OPEN: Final = "<<<CONTEXT>>>"
 CONTEXT_CLOSE: Final = "<<<END CONTEXT>>>"
 
 MAX_REWRITE_TOKENS: Final = 256
+MAX_FLAT_REWRITE_TOKENS: Final = 64
 MAX_SUMMARY_TOKENS: Final = 256
 REWRITE_QUESTION_CHARS: Final = 600
 """Of an earlier message, what the rewriter sees."""
@@ -32,7 +34,9 @@ class Manners:
     system_role: bool = False
     """Whether the template takes a message of role "system"; else instructions open the first user message."""
     flat: bool = False
-    """A base model: one text to be continued, with examples, instead of a chat."""
+    """A base model: one text to be continued instead of a chat."""
+    trained: bool = False
+    """A base model with an adapter for rewriting: it needs neither instructions nor examples for that."""
     stop: tuple[str, ...] = ()
     """Turn markers that some servers let through as text."""
 
@@ -40,6 +44,7 @@ class Manners:
 GEMMA3: Final = Manners(name="gemma3", stop=("<end_of_turn>", "<start_of_turn>"))
 GEMMA4: Final = Manners(name="gemma4", system_role=True, stop=("<turn|>", "<|turn>"))
 BASE: Final = Manners(name="base", flat=True)
+TRAINED: Final = Manners(name="trained", flat=True, trained=True)
 PROFILES: Final = {manners.name: manners for manners in (GEMMA3, GEMMA4, BASE)}
 
 # ---------------------------------------------------------------------------------------------------- rewrite
@@ -79,6 +84,8 @@ _GERMAN_SHOT: Final = (
 
 def rewrite_request(question: str, history: Sequence[Turn], summary: str, manners: Manners) -> ChatRequest:
     """Asks for a self-contained search query. The conversation is quoted inside one user message."""
+    if manners.trained:
+        return _continued(rewrite_prompt(question, history))
     if manners.flat:
         return _rewrite_flat(question, history)
     shots = [
@@ -118,12 +125,16 @@ _FLAT_REWRITE_HEAD: Final = (
 
 def _rewrite_flat(question: str, history: Sequence[Turn]) -> ChatRequest:
     shots = [f"{_transcript(_turns(pairs), last)} {query}\n" for pairs, last, query in _REWRITE_SHOTS]
-    text = "\n".join([_FLAT_REWRITE_HEAD, *shots, _transcript(history, question)])
+    return _continued("\n".join([_FLAT_REWRITE_HEAD, *shots, _transcript(history, question)]))
+
+
+def _continued(text: str) -> ChatRequest:
+    """Asks a base model for the rest of the line."""
     return ChatRequest(
         messages=(Message(role="user", content=text),),
-        max_tokens=64,
+        max_tokens=MAX_FLAT_REWRITE_TOKENS,
         temperature=0.0,
-        stop=("\n",),
+        stop=(STOP,),
         purpose="rewrite",
     )
 

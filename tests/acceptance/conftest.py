@@ -32,6 +32,7 @@ class Threadwise:
         self.settings = {
             "DATA_DIR": str(directory / "data"),
             "LLM_BASE_URL": server.base_url,
+            "REWRITER": "endpoint",
             "EMBEDDING_BASE_URL": server.base_url,
             "EMBEDDING_MODEL": "test-embedder",
             # The scripted embedder counts words: texts that share few are far apart.

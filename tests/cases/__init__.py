@@ -273,6 +273,7 @@ The docstring of a test here begins with its case. What needs a chat platform is
             test_a_name_is_one_short_line_without_tokens
     T10
         cases/test_threats.py
+            test_a_token_that_assembling_makes_is_broken_and_counted
             test_a_token_split_over_two_passages_or_fields_is_no_token_in_the_prompt
         core/test_sanitize.py
             test_joining_two_clean_texts_is_clean_after_the_last_look
