@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test live bench lint lock clean
+.PHONY: help chat test live bench train test-training lint lock clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -35,6 +35,21 @@ live: $(VENV)/dev.stamp  ## What a real model makes of the known hard cases: the
 bench: $(VENV)/dev.stamp  ## Measure what Threadwise costs beside its models; PARTS="turn search" for some
 	@$(BIN)/python -m bench $(PARTS)
 
+# torch and what it brings are several gigabytes, so training has an environment of its own.
+$(VENV)-training/stamp: requirements/training.lock pyproject.toml
+	@$(PYTHON) scripts/check_python.py
+	@test -x $(VENV)-training/bin/python || $(PYTHON) -m venv $(VENV)-training
+	@echo "Installing torch (first time only, about 3 GB) ..." >&2
+	@$(VENV)-training/bin/pip install --quiet --no-deps --require-hashes -r requirements/training.lock
+	@$(VENV)-training/bin/pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+train: $(VENV)-training/stamp  ## Train the embedded rewriter anew, about 25 minutes on two cores; SEED=2 for another start
+	@$(VENV)-training/bin/python -m training.train rewrite --out bot/lora/rewriter.gguf --seed $(or $(SEED),1)
+
+test-training: $(VENV)-training/stamp  ## A few steps of training: the loss falls, and llama.cpp reads what comes of it
+	@$(VENV)-training/bin/python -m pytest training/tests
+
 lint: $(VENV)/dev.stamp  ## Formatter, linter, types, import rules
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -45,4 +60,4 @@ lock:  ## Pin every dependency again, by hash (needs uv)
 	sh scripts/lock.sh
 
 clean:  ## Remove what was installed and built; data stays
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-training build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

