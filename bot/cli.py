@@ -19,6 +19,7 @@ from core.errors import ConfigError, ThreadwiseError
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
+MOST_DIGITS: Final = 9
 
 _DESCRIPTION: Final = "Answers questions from your own documents in chat threads, with follow-ups that work."
 _EXAMPLES: Final = """\
@@ -113,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_INGEST_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    ingest.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a file, or a folder with all below it")
+    ingest.add_argument("paths", nargs="+", type=_path, metavar="PATH", help="a file, or a folder with all below it")
 
     evaluation = commands.add_parser(
         "eval",
@@ -123,10 +124,10 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EVAL_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    evaluation.add_argument("file", type=Path, metavar="FILE", help="conversations, one JSON object a line")
+    evaluation.add_argument("file", type=_path, metavar="FILE", help="conversations, one JSON object a line")
     documents = evaluation.add_mutually_exclusive_group(required=True)
-    documents.add_argument("--docs", type=Path, metavar="DIR", help="the documents, as for ingest")
-    documents.add_argument("--corpus", type=Path, metavar="FILE", help="passages, one JSON object a line")
+    documents.add_argument("--docs", type=_path, metavar="DIR", help="the documents, as for ingest")
+    documents.add_argument("--corpus", type=_path, metavar="FILE", help="passages, one JSON object a line")
     evaluation.add_argument("--limit", type=_positive, metavar="N", help="only the first N conversations")
     evaluation.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
@@ -138,12 +139,19 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     chat.add_argument(
-        "--docs", action="append", type=Path, default=[], metavar="PATH", help="ingest this first, if it has changed"
+        "--docs", action="append", type=_path, default=[], metavar="PATH", help="ingest this first, if it has changed"
     )
     return parser
 
 
+def _path(text: str) -> Path:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("must not be empty")
+    return Path(text)
+
+
 def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError("must be a number from 1")
+    # Python refuses to read numbers of more than 4300 digits.
+    if not text.isdecimal() or len(text) > MOST_DIGITS or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a number from 1, of {MOST_DIGITS} digits at most")
     return int(text)

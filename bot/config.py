@@ -7,13 +7,17 @@ one. A key that looks like one of ours but is none is a mistake too.
 from __future__ import annotations
 
 import difflib
+import io
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal
+from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from dotenv.parser import parse_stream
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from core.errors import ConfigError
 
@@ -28,16 +32,55 @@ NO_KEY: Final = "sk-no-key-required"
 
 def _checked_url(value: str) -> str:
     url = value.strip().rstrip("/")
-    if not url.startswith(("http://", "https://")) or len(url.split("//", 1)[1]) == 0:
+    scheme, separator, rest = url.partition("://")
+    if scheme.lower() not in ("http", "https") or not separator or not rest:
         raise ValueError('must start with http:// or https://, e.g. "http://127.0.0.1:8000/v1"')
-    if "@" in url.split("//", 1)[1].split("/", 1)[0]:
+    if any(char.isspace() or not char.isprintable() for char in rest):
+        raise ValueError("must not hold blanks or control characters")
+    if "?" in rest or "#" in rest:
+        raise ValueError('must not hold "?" or "#"; set the key in its own variable')
+    if "@" in rest.split("/", 1)[0]:
         raise ValueError("must not hold a user or password; set the key in its own variable")
     if url.endswith(("/chat/completions", "/embeddings")):
         raise ValueError('must end before "/chat/completions" or "/embeddings", usually in "/v1"')
-    return url
+    if not _can_be_called(url):
+        raise ValueError("must hold a host that can be looked up, and after a colon a port from 1 to 65535")
+    return f"{scheme.lower()}://{rest}"
+
+
+def _can_be_called(url: str) -> bool:
+    # Slow to import, and of no use without an endpoint.
+    import httpx
+
+    try:
+        parts = urlsplit(url)
+        # Each of them refuses hosts that the others let pass, at the first call or even later.
+        host = httpx.URL(url).host
+        host.encode("idna")
+        authority = parts.netloc.rpartition("]")[2]
+        return bool(host) and (":" not in authority or (authority.split(":", 1)[1].isdecimal() and bool(parts.port)))
+    except (httpx.InvalidURL, ValueError):  # all errors of `idna` are ValueErrors
+        return False
+
+
+def _checked_key(value: SecretStr) -> SecretStr:
+    key = value.get_secret_value().strip()
+    if not (key.isascii() and key.isprintable()):
+        raise ValueError("must be plain ASCII in one line: no other characters can be sent to an endpoint")
+    return SecretStr(key)
+
+
+def _home_expanded(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise ValueError("begins with a home directory that is not known") from None
 
 
 Url = Annotated[str, AfterValidator(_checked_url)]
+Key = Annotated[SecretStr, AfterValidator(_checked_key)]
+Directory = Annotated[Path, AfterValidator(_home_expanded)]
+LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(lambda text: text.strip().upper())]
 
 
 def _checked_rewriter(value: str) -> str:
@@ -54,18 +97,18 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", str_strip_whitespace=True)
 
-    data_dir: Path = Field(Path("data"), alias="DATA_DIR")
+    data_dir: Directory = Field(Path("data"), alias="DATA_DIR")
     """Everything that is kept lives here."""
     metrics_port: int | None = Field(None, alias="METRICS_PORT", ge=1, le=65535)
     """Where Prometheus finds the counters, on 127.0.0.1. Unset: nowhere."""
     bot_name: str = Field("Threadwise", alias="BOT_NAME", min_length=1, max_length=32)
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("WARNING", alias="LOG_LEVEL")
+    log_level: LogLevel = Field("WARNING", alias="LOG_LEVEL")
 
     llm_base_url: Url | None = Field(None, alias="LLM_BASE_URL")
     """OpenAI-style endpoint of the chat model, ending in /v1. Unset: the embedded model."""
     llm_model: str = Field("", alias="LLM_MODEL")
     """Empty: the first one that the endpoint lists."""
-    llm_api_key: SecretStr = Field(SecretStr(NO_KEY), alias="LLM_API_KEY")
+    llm_api_key: Key = Field(SecretStr(NO_KEY), alias="LLM_API_KEY")
     llm_profile: Literal["gemma3", "gemma4", "base"] = Field("gemma3", alias="LLM_PROFILE")
     """How the model's chat template wants to be spoken to."""
     llm_context_tokens: int | None = Field(None, alias="LLM_CONTEXT_TOKENS", ge=1024, le=1_000_000)
@@ -80,7 +123,7 @@ class Settings(BaseModel):
     embedding_base_url: Url | None = Field(None, alias="EMBEDDING_BASE_URL")
     """OpenAI-style endpoint of the embedding model. Unset: the embedded one."""
     embedding_model: str = Field("", alias="EMBEDDING_MODEL")
-    embedding_api_key: SecretStr = Field(SecretStr(NO_KEY), alias="EMBEDDING_API_KEY")
+    embedding_api_key: Key = Field(SecretStr(NO_KEY), alias="EMBEDDING_API_KEY")
     embedding_max_tokens: int = Field(512, alias="EMBEDDING_MAX_TOKENS", ge=64, le=32_768)
     """Longer texts are cut for the embedding."""
 
@@ -107,7 +150,7 @@ def load(environment: Mapping[str, str], dotenv: Mapping[str, str | None] | None
 
     Raises `ConfigError` naming every mistake.
     """
-    merged = {key: value for key, value in (dotenv or {}).items() if value} | {
+    merged = {key: value for key, value in (dotenv or {}).items() if value and value.strip()} | {
         key: value for key, value in environment.items() if value.strip()
     }
     mistakes = [_unknown(key) for key in sorted(merged) if key not in KEYS and _looks_like_ours(key)]
@@ -127,10 +170,27 @@ def from_environment() -> Settings:
     """The settings of this process, with those of `.env` in the working directory beneath them."""
     path = Path(".env")
     try:
-        dotenv = dotenv_values(path) if path.is_file() else {}
+        text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {type(error).__name__}. Fix or remove it.") from error
-    return load(os.environ, dotenv)
+    if numbers := _unreadable_lines(text):
+        lines = f"Line {numbers[0]}" if len(numbers) == 1 else f"Lines {', '.join(map(str, numbers))}"
+        raise ConfigError(
+            f"{lines} of {path} cannot be read: write NAME=VALUE, with a closing quote for each opening one."
+        )
+    return load(os.environ, dotenv_values(stream=io.StringIO(text)))
+
+
+def _unreadable_lines(text: str) -> list[int]:
+    """Their numbers from 1. A lone name is fine if it is not one of ours."""
+    numbers = []
+    for binding in parse_stream(io.StringIO(text)):
+        name = re.match(r"\w*", binding.key or "")
+        if binding.error or (binding.value is None and name and name[0] and _looks_like_ours(name[0])):
+            original = binding.original.string
+            blank = original[: len(original) - len(original.lstrip())]
+            numbers.append(binding.original.line + blank.count("\n"))
+    return numbers
 
 
 def _looks_like_ours(key: str) -> bool:

@@ -276,3 +276,11 @@ async def test_the_help_teaches_by_example_without_reading_any_setting(threadwis
         assert ended.code == 0
         assert "examples:" in ended.out
     assert (await threadwise.run()).code == 2
+
+
+async def test_an_empty_path_is_not_the_folder_where_one_stands(threadwise: Threadwise):
+    for arguments in (("ingest", ""), ("chat", "--docs", " "), ("eval", "x", "--docs", "x", "--limit", "9" * 5000)):
+        ended = await threadwise.run(*arguments)
+        assert ended.code == 2
+        assert "must " in ended.err
+        assert "Traceback" not in ended.err

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.config import KEYS, load
+from bot.config import KEYS, from_environment, load
 from core.errors import ConfigError
 
 
@@ -84,3 +84,95 @@ def test_the_example_file_shows_every_setting_with_its_default():
     shown = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
     assert set(shown) == set(KEYS)
     assert load(shown) == load({})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n# mine\n{}: http://canary/v1\n",
+        "\n\n{}:http://canary/v1",
+        '\n\n{}="http://canary/v1\n',
+        "\n\n{}='canary\n",
+        "\n\n{}\n",
+        "\n\n{} http://canary\n",
+    ],
+)
+def test_a_line_of_dotenv_that_cannot_be_read_is_named_by_its_number(tmp_path: Path, monkeypatch, text: str):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text(text.format("LLM_BASE_URL"))
+    with pytest.raises(ConfigError, match=r"^Line 3 of \.env cannot be read: write NAME=VALUE") as caught:
+        from_environment()
+    assert "canary" not in str(caught.value)
+
+
+def test_dotenv_is_read_as_people_write_it(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LLM_MODEL", raising=False)
+    (tmp_path / ".env").write_text(
+        "\ufeffexport LLM_MODEL = 'gemma' # mine\nPATH\nBOT_NAME=\"  \"\nLLM_MAX_TOKENS=\n", encoding="utf-8"
+    )
+    settings = from_environment()
+    assert (settings.llm_model, settings.bot_name, settings.llm_max_tokens) == ("gemma", "Threadwise", 512)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://h/v1?key=canary",
+        "http://h/v1#canary",
+        "http://h?canary",
+        "http://canary h/v1",
+        "http://h/v1\tcanary",
+        "http://h/v1\ncanary",
+        "http://[::1",
+        "http://[canary]/v1",
+        "http://h:canary/v1",
+        "http://h:/v1",
+        "http://h:0/v1",
+        "http://h:99999/v1",
+        "http://h:²/v1",
+        "http://:8000/v1",
+        "http:///v1",
+        "http://xn--/v1",
+        f"http://{'canary' * 20}.org/v1",
+        "http://canary..org/v1",
+        "http://h/\udcff",
+        "http://\udcff/v1",
+    ],
+)
+def test_an_address_that_could_never_be_called_is_refused(url: str):
+    with pytest.raises(ConfigError, match="A setting is wrong: LLM_BASE_URL (must|should)") as caught:
+        load({"LLM_BASE_URL": url})
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "read"),
+    [
+        ("HTTP://Host:80/v1/", "http://Host:80/v1"),
+        ("http://[::1]:8000/v1", "http://[::1]:8000/v1"),
+        ("http://[::1]/v1", "http://[::1]/v1"),
+        ("https://bücher.example/v1", "https://bücher.example/v1"),
+        ("http://my_box:1/v1", "http://my_box:1/v1"),
+    ],
+)
+def test_an_address_that_can_be_called_is_taken(url: str, read: str):
+    assert load({"LLM_BASE_URL": url}).llm_base_url == read
+
+
+@pytest.mark.parametrize("key", ["sk-canaryé", "sk-canary\nX-Evil: 1", "sk-canary\x7f", "sk-\udcffcanary"])
+def test_a_key_that_no_header_can_hold_is_refused_without_being_shown(key: str):
+    with pytest.raises(ConfigError, match="LLM_API_KEY (must be plain ASCII|should be a valid string)") as caught:
+        load({"LLM_API_KEY": key})
+    assert "canary" not in str(caught.value)
+
+
+def test_the_log_level_is_read_in_any_case():
+    assert load({"LOG_LEVEL": "debug"}).log_level == "DEBUG"
+
+
+def test_the_data_directory_may_be_below_a_home_directory(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert load({"DATA_DIR": "~/x"}).data_dir == Path("/home/someone/x")
+    with pytest.raises(ConfigError, match="DATA_DIR begins with a home directory that is not known"):
+        load({"DATA_DIR": "~nobody-of-this-name/x"})
