@@ -132,7 +132,7 @@ class Settings(BaseModel):
     """`LOCAL`, `ENDPOINT`, or the URL of an endpoint of its own. Empty: local where it is installed."""
     rewriter_model: str = Field("", alias="REWRITER_MODEL")
     """With a URL. Empty: the first one that it lists."""
-    rewriter_api_key: SecretStr = Field(SecretStr(NO_KEY), alias="REWRITER_API_KEY")
+    rewriter_api_key: Key = Field(SecretStr(NO_KEY), alias="REWRITER_API_KEY")
     rewriter_profile: Literal["gemma3", "gemma4", "base"] = Field("gemma3", alias="REWRITER_PROFILE")
     rewrite_timeout_seconds: float = Field(4.0, alias="REWRITE_TIMEOUT_SECONDS", gt=0, le=5)
     """After this the typed words are searched."""
