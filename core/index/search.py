@@ -21,8 +21,11 @@ from core.types import Hits, Passage
 
 log = logging.getLogger(__name__)
 
-DENSE_SECONDS: Final = 5.0
-"""For embedding the query and searching with it; the keyword hits wait no longer than this."""
+DENSE_SECONDS: Final = 3.0
+"""For embedding the query and searching with it; the keyword hits wait no longer than this.
+
+At least a second less than `core.pipeline.Limits.search_seconds`: when that ends first, the keyword hits are lost too.
+"""
 _LONGEST_QUERY: Final = 4000
 """Characters. What is longer was pasted; its beginning says what it is about."""
 
@@ -86,10 +89,10 @@ class IndexRetriever:
             collections = [collection_of(state.generation, scope) for scope in sorted(scopes)]
             # Vectors of passages that an ingest is writing or retiring are found as well, and dropped below.
             hits = await self._vectors.query(collections, vector, 2 * limit + 16)
-        if not hits:
-            raise RetrievalError("The vector index is empty, although documents were ingested.")
-        # Once more in code: the passage itself says which scope it is in, not where its vector lies.
-        passages = await self._catalog.passages([id_ for id_, _ in hits], scopes)
+            if not hits:
+                raise RetrievalError("The vector index is empty, although documents were ingested.")
+            # Once more in code: the passage itself says which scope it is in, not where its vector lies.
+            passages = await self._catalog.passages([id_ for id_, _ in hits], scopes)
         found = [(passages[id_], similarity) for id_, similarity in hits if id_ in passages]
         return [replace(passage, score=similarity) for passage, similarity in found[:limit]]
 

@@ -14,8 +14,11 @@ from core.index.document import Block, Document, Kind
 from core.index.health import check
 from core.index.index import Index
 from core.index.ingest import ingest, ingest_documents
-from core.index.search import IndexRetriever
-from core.types import Hits
+from core.index.search import DENSE_SECONDS, IndexRetriever
+from core.pipeline import Limits, Pipeline
+from core.prompts import GEMMA3
+from core.types import Hits, Question
+from tests.fakes import ScriptedModel, shown_by
 from tests.index.conftest import PUBLIC, Opener
 from tests.index.fakes import BagOfWords, MemoryVectors
 
@@ -139,18 +142,36 @@ async def test_an_empty_vector_store_under_a_full_catalog_is_a_failure_and_no_em
     assert fallbacks("retrieve_dense", "RetrievalError") == counted + 1
 
 
+class Hanging(BagOfWords):
+    """Takes a text and never answers."""
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        await asyncio.sleep(60)
+        return []
+
+
 async def test_keyword_hits_do_not_wait_for_an_embedder_that_hangs(index: Index, docs: Path) -> None:
     await ingest([docs], index)
-
-    class Hanging(BagOfWords):
-        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-            await asyncio.sleep(60)
-            return []
-
     retriever = IndexRetriever(index.catalog, index.vectors, Hanging(), dense_seconds=0.1)
     started = time.monotonic()
     assert (await retriever.search("pump", PUBLIC, 8)).keyword
     assert time.monotonic() - started < 1
+
+
+def test_the_search_by_meaning_ends_a_second_before_the_stage_it_is_part_of() -> None:
+    assert Limits().search_seconds >= DENSE_SECONDS + 1.0
+
+
+async def test_an_embedding_endpoint_that_hangs_leaves_an_answer_from_the_passages_found_by_words(
+    open_quick: Opener, docs: Path
+) -> None:
+    await ingest([docs], await open_quick())
+    index = await open_quick(Hanging())
+    model = ScriptedModel(generate=["It takes six bar [1]."])
+    pipeline = Pipeline(model=model, retriever=index.retriever, manners=GEMMA3)
+    answer = await pipeline.answer(Question(text="What does the pump HV-12 take?"), shown_by([]))
+    assert [citation.source for citation in answer.citations] == ["docs/limits.md"]
+    assert "The pump HV-12 takes six bar." in model.requests[0].messages[-1].content
 
 
 async def test_a_cancelled_search_stays_cancelled(index: Index, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
