@@ -20,13 +20,14 @@ from bot.config import ENDPOINT, LOCAL, Settings
 from bot.engine import EMBEDDING_TOKENS, Endpoint, Engine, missing_packages
 from bot.engine import start as start_engine
 from core.endpoint import EndpointInfo
-from core.errors import EngineError, ModelError, ModelRejected, ModelTimeout, ThreadwiseError
+from core.errors import EmbedderError, EngineError, ModelError, ModelRejected, ModelTimeout, ThreadwiseError
 from core.gpu import Gpu, QueueLimits
 from core.index.embedder import HttpEmbedder
 from core.index.health import check, rebuild
 from core.index.index import Index, open_index
 from core.index.lock import lock_data_dir
 from core.index.search import outdated
+from core.index.upkeep import embedder_width
 from core.llm import Deadlines, HttpChatModel
 from core.load import in_background, on_seat
 from core.pipeline import Limits, Pipeline, Rewriter
@@ -306,9 +307,16 @@ async def mend(index: Index) -> None:
 async def outdated_index(index: Index) -> str:
     """What to tell the operator of an index that another embedding model made; empty if there is nothing to tell."""
     state = await index.catalog.state()
-    if not state.total or state.model == index.embedder.model:
+    if not state.total:
         return ""
-    return f"{outdated(state, index.embedder.model)} Until then the search is by words only."
+    if state.model != index.embedder.model:
+        return str(outdated(state, index.embedder.model))
+    try:
+        width = await embedder_width(index)
+    except EmbedderError as error:
+        log.warning("Not known whether the index fits the embedding model: %s", error)
+        return ""
+    return "" if width == state.width else str(outdated(state, index.embedder.model, width))
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:

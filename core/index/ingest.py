@@ -30,9 +30,9 @@ async def ingest(
 ) -> IngestReport:
     """Brings the index up to date with the files in `paths` (files or folders), for the audience of `scope`.
 
-    Nothing is embedded if nothing changed. What was known of the given folders and is gone is removed.
-    Raises `IngestError` if no file could be read, `EmbedderError`, `RetrievalError` or `DataDirError`: documents
-    that were done by then stay, the others are as they were.
+    If nothing changed, no passage is embedded, only a word, to see that the model is still the same. What was known
+    of the given folders and is gone is removed. Raises `IngestError` if no file could be read, `EmbedderError`,
+    `RetrievalError` or `DataDirError`: documents that were done by then stay, the others are as they were.
     """
     async with index.changing:
         found = await asyncio.to_thread(scan, [Path(path) for path in paths], await index.catalog.roots())

@@ -24,7 +24,7 @@ from core.index.index import Index
 from core.index.readers import parse, read_bytes
 from core.index.records import Entry, IngestReport, Known, Progress
 from core.index.sources import Found, Scan, readable
-from core.index.upkeep import collect_orphans, delete_vectors, switch_model, use_model
+from core.index.upkeep import collect_orphans, delete_vectors, embedder_width, switch_model, use_model
 
 LEAST_FREE: Final = 200_000_000
 """Bytes that must be free on the disk before anything is written."""
@@ -102,7 +102,8 @@ class IngestRun:
         if state.unfinished:
             await collect_orphans(self._index, state)
             self._writing = True
-        if state.total and state.model != model:
+        # The width is asked for: a name such as "default" may stand for another model than it did.
+        if state.total and (state.model != model or state.width != await embedder_width(self._index)):
             await self._switch(state.total)
         for last in (False, True):
             state = await self._catalog.state()

@@ -109,8 +109,8 @@ async def test_a_second_ingest_reads_only_what_changed_and_forgets_what_is_gone(
     embedded = len(server.requests)
     again = await threadwise.run("ingest", "docs")
     assert "0 added, 0 changed, 0 removed, 2 unchanged" in again.err
-    # One request is the probe of the endpoint at the start.
-    assert len(server.requests) == embedded + 1
+    # The probe of the endpoint at the start, and whether the model still has the width of the index.
+    assert len(server.requests) == embedded + 2
     (threadwise.directory / "docs" / "heron.md").unlink()
     assert "1 removed" in (await threadwise.run("ingest", "docs")).err
     # An emptied folder is more often a mistake (an unmounted disk) than a wish.

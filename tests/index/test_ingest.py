@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from core.errors import DataDirError, EmbedderError, IngestError
+from bot.wiring import outdated_index
 from core.index.document import Block, Document, Kind
 from core.index.index import Index
 from core.index.ingest import IngestReport, Progress, ingest, ingest_documents
@@ -48,7 +49,7 @@ async def test_a_second_run_embeds_and_writes_nothing(index: Index, docs: Path, 
     embedder.texts.clear()
     before = {path.name: path.stat().st_mtime_ns for path in index.directory.iterdir()}
     assert await ingest([docs], index) == IngestReport(unchanged=3)
-    assert not embedder.texts
+    assert embedder.texts == ["width"]
     assert {path.name: path.stat().st_mtime_ns for path in index.directory.iterdir()} == before
 
 
@@ -59,7 +60,7 @@ async def test_only_what_changed_is_embedded_and_the_old_text_is_gone(
     embedder.texts.clear()
     (docs / "limits.md").write_text("# Limits\n\nThe pump HV-12 takes nine bar.\n")
     assert await ingest([docs], index) == IngestReport(changed=1, unchanged=2, passages=1)
-    assert len(embedder.texts) == 1
+    assert len(embedder.texts) == 2  # the width was asked for, too
     assert "nine" in (await search(index, "HV-12")).keyword[0].text
     assert "six bar" not in str(await search(index, "six bar"))
     assert await agree(index)
@@ -99,7 +100,7 @@ async def test_a_folder_that_was_moved_is_not_embedded_again(
     assert await ingest([tmp_path / "new" / "docs"], index) == IngestReport(unchanged=3)
     (tmp_path / "new" / "docs" / "faq.txt").unlink()
     assert (await ingest([tmp_path / "new" / "docs"], index)).removed == 1
-    assert not embedder.texts
+    assert set(embedder.texts) == {"width"}
 
 
 async def test_a_folder_around_a_known_one_holds_each_document_once(index: Index, docs: Path) -> None:
@@ -220,16 +221,32 @@ async def test_another_model_gets_new_vectors_for_everything_and_the_old_ones_go
     assert await agree(index)
 
 
-async def test_a_model_that_changed_its_width_behind_its_name_is_noticed(open_quick: Opener, docs: Path) -> None:
+@pytest.mark.parametrize("added", [0, 1])
+async def test_a_model_that_changed_its_width_behind_its_name_is_noticed(
+    open_quick: Opener, docs: Path, added: int
+) -> None:
     await ingest([docs], await open_quick())
-    (docs / "new.md").write_text("New.")
+    if added:
+        (docs / "new.md").write_text("New.")
     index = await open_quick(BagOfWords("bag", 96))
     report = await ingest([docs], index)
-    assert (report.added, report.unchanged) == (1, 3)
+    assert "96 numbers" in await outdated_index(index)
+    assert report == IngestReport(added=added, unchanged=3, passages=4 + added)
+    assert (await index.catalog.state()).width == 96
+    assert (await search(index, "Build the wheel")).dense[0].source == "docs/install.md"
+    assert await outdated_index(index) == ""
     assert await agree(index)
 
 
 async def test_a_change_of_model_that_was_interrupted_goes_on_where_it_was(
+async def test_an_embedder_that_is_down_is_no_index_of_another_model(
+    index: Index, docs: Path, embedder: BagOfWords
+) -> None:
+    await ingest([docs], index)
+    embedder.error = EmbedderError("down")
+    assert await outdated_index(index) == ""
+
+
     open_quick: Opener, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await ingest([docs], await open_quick())
@@ -267,7 +284,7 @@ async def test_documents_that_are_no_files_can_be_put_in(index: Index, embedder:
     assert (await ingest_documents(documents, index)).added == 3
     embedder.texts.clear()
     assert (await ingest_documents(documents, index)).unchanged == 3
-    assert not embedder.texts
+    assert embedder.texts == ["width"]
     assert {passage.source for passage in (await search(index, "zebra")).dense} == {f"corpus/{n}" for n in range(3)}
 
 
