@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from sqlalchemy import Row, Select, bindparam, func, select, text, update
 from sqlalchemy.dialects.sqlite import insert as upsert
@@ -21,6 +23,8 @@ from core.unbroken import unbroken
 
 FILE: Final = "passages.db"
 _PAGE: Final = 500
+_QUOTED: Final = "bytes:"
+"""In front of a path that is no text; other paths begin with a slash."""
 
 
 class Catalog:
@@ -101,7 +105,7 @@ class Catalog:
         """Every folder that documents came from."""
         async with self._database.read() as connection:
             rows = (await connection.execute(select(roots).order_by(roots.c.id))).all()
-        return [Root(id=row.id, path=row.path, label=row.label, whole=row.whole) for row in rows]
+        return [Root(id=row.id, path=_path_of(row.path), label=row.label, whole=row.whole) for row in rows]
 
     @unbroken
     async def ids(self) -> dict[str, set[str]]:
@@ -152,12 +156,12 @@ class Catalog:
     @unbroken
     async def add_root(self, path: str, label: str, *, whole: bool) -> Root:
         """The root at `path`, new or known; a known one may become a whole one, or get another path."""
-        row = upsert(roots).values(path=path, label=label, whole=whole)
-        kept = {"path": path, "whole": row.excluded.whole | roots.c.whole}
+        row = upsert(roots).values(path=_as_text(path), label=label, whole=whole)
+        kept = {"path": row.excluded.path, "whole": row.excluded.whole | roots.c.whole}
         async with self._database.write() as connection:
             await connection.execute(row.on_conflict_do_update(index_elements=["label"], set_=kept))
             found = (await connection.execute(select(roots).where(roots.c.label == label))).one()
-        return Root(id=found.id, path=found.path, label=found.label, whole=found.whole)
+        return Root(id=found.id, path=_path_of(found.path), label=found.label, whole=found.whole)
 
     @unbroken
     async def replace(self, entries: Sequence[Entry], *, removed: Iterable[str] = ()) -> dict[str, list[str]]:
@@ -185,6 +189,19 @@ class Catalog:
         async with self._database.write() as connection:
             await connection.execute(text("INSERT INTO passages_fts (passages_fts) VALUES ('optimize')"))
         await self._database.empty_log()
+
+
+def _as_text(path: str) -> str:
+    """An absolute path as SQLite takes it: a name on the disk need not be UTF-8, a text in the database must be."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return _QUOTED + quote_from_bytes(os.fsencode(path))
+    return path
+
+
+def _path_of(text: str) -> str:
+    return os.fsdecode(unquote_to_bytes(text.removeprefix(_QUOTED))) if text.startswith(_QUOTED) else text
 
 
 _PASSAGES = select(

@@ -75,7 +75,8 @@ def data_dir_errors(path: Path) -> Iterator[None]:
         yield
     except (DBAPIError, sqlite3.Error) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
-        if not isinstance(cause, (sqlite3.OperationalError, sqlite3.DatabaseError)):
+        # What breaks a rule of the schema is a mistake of ours: the file is sound.
+        if not isinstance(cause, sqlite3.DatabaseError) or isinstance(cause, sqlite3.IntegrityError):
             raise
         raise DataDirError(_explained(path, cause)) from error
     except OSError as error:

@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import secrets
 import shutil
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -84,9 +85,13 @@ class IngestRun:
 
     async def documents(self, documents: Sequence[Document]) -> IngestReport:
         self._files = len(documents)
+        cleaned = [_clean(document) for document in documents]
+        (source, count), *_ = Counter(document.source for document in cleaned).most_common(1) or [("", 0)]
+        if count > 1:
+            raise IngestError(f"{count} documents have the source {source!r}: give each its own")
 
         async def works() -> AsyncIterator[_Work]:
-            for document in map(_clean, documents):
+            for document in cleaned:
                 digest = self._digest(repr(document).encode())
                 if not self._is_known(document.source, digest, None):
                     yield _work(document, None, digest, chunker.chunk(document))

@@ -79,6 +79,22 @@ def readable(name: str) -> str:
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
+def distinct(name: str) -> str:
+    """`name`, one part of a path, fit for one line and different from that of any other name.
+
+    A name that had to be changed, or looks as if it had, carries a hash of what it was before its suffix.
+    """
+    shown = readable(name)
+    if shown == name and "\N{REPLACEMENT CHARACTER}" not in name:
+        return name
+    stem, suffix = os.path.splitext(shown)
+    return f"{stem}-{_short_hash(name)}{suffix}"
+
+
+def _short_hash(path: str) -> str:
+    return hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
+
+
 def _sort(path: Path, folders: list[str], files: list[str], result: Scan) -> None:
     # Not resolved: a link to the current version of some pages keeps its name when it points elsewhere.
     given = os.path.abspath(path)
@@ -110,13 +126,19 @@ class _Labels:
         return label
 
     def _new(self, root: str) -> str:
-        parts = [readable(part) for part in root.split(os.sep) if part] or ["root"]
+        parts = [distinct(part) for part in root.split(os.sep) if part] or ["root"]
         for length in range(1, len(parts) + 1):
             label = "/".join(parts[-length:])
-            # A folder that is no more has moved: what is found here is what was found there.
-            if label not in self._taken or not os.path.isdir(self._taken[label]):
+            if self._is_free(label):
                 return label
-        return f"{parts[-1]}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:8]}"
+        return f"{parts[-1]}-{_short_hash(root)}"
+
+    def _is_free(self, label: str) -> bool:
+        # Under "one" a file may be called as one under "one/docs" is.
+        if any(label.startswith(f"{other}/") or other.startswith(f"{label}/") for other in self._taken):
+            return False
+        # A folder that is no more has moved: what is found here is what was found there.
+        return label not in self._taken or not os.path.isdir(self._taken[label])
 
 
 class _Walk:
@@ -176,8 +198,8 @@ def _add(path: str, root: str, label: str, seen: set[str], result: Scan) -> None
 
 
 def _source(label: str, path: str, root: str) -> str:
-    inside = readable(os.path.relpath(path, root)).replace(os.sep, "/")
-    return label if inside == "." else f"{label}/{inside}"
+    inside = os.path.relpath(path, root)
+    return label if inside == "." else "/".join([label, *map(distinct, inside.split(os.sep))])
 
 
 def _outermost(path: str, folders: Iterable[str]) -> str | None:

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from sqlalchemy.exc import IntegrityError
 
-from core.errors import DataDirError, EmbedderError, IngestError
 from bot.wiring import outdated_index
+from core.errors import DataDirError, EmbedderError, IngestError
 from core.index.document import Block, Document, Kind
 from core.index.index import Index
 from core.index.ingest import IngestReport, Progress, ingest, ingest_documents
@@ -229,8 +230,8 @@ async def test_a_model_that_changed_its_width_behind_its_name_is_noticed(
     if added:
         (docs / "new.md").write_text("New.")
     index = await open_quick(BagOfWords("bag", 96))
-    report = await ingest([docs], index)
     assert "96 numbers" in await outdated_index(index)
+    report = await ingest([docs], index)
     assert report == IngestReport(added=added, unchanged=3, passages=4 + added)
     assert (await index.catalog.state()).width == 96
     assert (await search(index, "Build the wheel")).dense[0].source == "docs/install.md"
@@ -238,7 +239,6 @@ async def test_a_model_that_changed_its_width_behind_its_name_is_noticed(
     assert await agree(index)
 
 
-async def test_a_change_of_model_that_was_interrupted_goes_on_where_it_was(
 async def test_an_embedder_that_is_down_is_no_index_of_another_model(
     index: Index, docs: Path, embedder: BagOfWords
 ) -> None:
@@ -247,6 +247,7 @@ async def test_an_embedder_that_is_down_is_no_index_of_another_model(
     assert await outdated_index(index) == ""
 
 
+async def test_a_change_of_model_that_was_interrupted_goes_on_where_it_was(
     open_quick: Opener, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await ingest([docs], await open_quick())
@@ -274,6 +275,42 @@ async def test_a_nearly_full_disk_is_refused_before_anything_is_written(index: I
     with pytest.raises(DataDirError, match="MB are free"):
         await ingest([docs], index, least_free=10**18)
     assert (await index.catalog.state()).documents == 0
+
+
+async def test_files_whose_names_read_alike_are_all_found_and_unchanged_the_next_time(index: Index, docs: Path) -> None:
+    for name in (b"a\xff.md", b"a\xfe.md", b"a\n.md", "a\u202e.md".encode()):
+        (docs / os.fsdecode(name)).write_text(f"A zebra in {sum(name)}.")
+    assert (await ingest([docs], index)).added == 7
+    assert len((await index.retriever.search("zebra", PUBLIC, 5)).keyword) == 4
+    assert await ingest([docs], index) == IngestReport(unchanged=7)
+
+
+async def test_a_folder_whose_name_is_no_utf_8_is_ingested_like_any_other(
+    index: Index, docs: Path, tmp_path: Path
+) -> None:
+    for name in (b"d\xff", b"d\xfe"):
+        shutil.copytree(docs, tmp_path / os.fsdecode(name))
+    folders = [tmp_path / os.fsdecode(name) for name in (b"d\xff", b"d\xfe")]
+    assert (await ingest(folders, index)).added == 6
+    (folders[0] / "faq.txt").unlink()
+    assert await ingest([folders[0]], index) == IngestReport(unchanged=2, removed=1)
+    assert await ingest([folders[1]], index) == IngestReport(unchanged=3)
+
+
+async def test_two_documents_of_one_source_are_refused_by_name(index: Index) -> None:
+    documents = [
+        Document(title="T", source=source, blocks=(Block(kind=Kind.TEXT, text="zebra"),))
+        for source in ("a\ud83d", "a?")
+    ]
+    with pytest.raises(IngestError, match=r"2 documents have the source 'a\?'"):
+        await ingest_documents(documents, index)
+
+
+async def test_a_broken_rule_of_the_schema_is_not_blamed_on_the_disk(index: Index, docs: Path) -> None:
+    await ingest([docs], index)
+    with pytest.raises(IntegrityError):
+        async with index.catalog._database.write() as connection:
+            await connection.exec_driver_sql("UPDATE documents SET source = 'one'")
 
 
 async def test_documents_that_are_no_files_can_be_put_in(index: Index, embedder: BagOfWords) -> None:

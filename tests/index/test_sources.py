@@ -153,3 +153,49 @@ def test_a_thousand_folders_deep_is_no_problem(tmp_path: Path) -> None:
     finally:
         os.chdir(here)
     assert len(scan([deep], []).files) == 1
+
+
+ALIKE = [b"a\xff.md", b"a\xfe.md", b"a\n.md", "a\u202e.md".encode(), "a\ufffd.md".encode()]
+
+
+def write_raw(folder: Path, *names: bytes) -> Path:
+    for name in names:
+        path = os.path.join(os.fsencode(folder), name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(b"Text of " + repr(name).encode())
+    return folder
+
+
+def test_names_that_read_alike_are_told_apart_the_same_way_each_time(tmp_path: Path) -> None:
+    docs = write_raw(tmp_path / "docs", *ALIKE, *(b"d\xff/" + name for name in ALIKE), b"d\xfe/x.md")
+    found = sources(scan([docs], []))
+    assert len(set(found)) == 11
+    assert all(source.isprintable() and source.endswith(".md") for source in found)
+    assert found == sources(scan([docs], []))
+    (tmp_path / "moved").mkdir()
+    assert found == sources(scan([docs.rename(tmp_path / "moved" / "docs")], []))
+    # Each alone, as well, whatever stands beside it.
+    docs = tmp_path / "moved" / "docs"
+    alone = [scan([Path(os.fsdecode(os.path.join(os.fsencode(docs), name)))], []).files[0].source for name in ALIKE]
+    assert set(alone) < set(found)
+
+
+def test_a_folder_says_nothing_about_another_whose_name_reads_alike(tmp_path: Path) -> None:
+    docs = write_raw(tmp_path / "docs", b"d\xff/x.md", b"d\xfe/x.md")
+    result = scan([Path(os.fsdecode(os.fsencode(docs) + b"/d\xff"))], [known(1, docs, "docs")])
+    assert len(sources(scan([docs], []))) == 2
+    assert len([source for source in sources(scan([docs], [])) if source.startswith(tuple(result.covered))]) == 1
+
+
+def test_folders_whose_names_read_alike_have_their_own_labels(tmp_path: Path) -> None:
+    write_raw(tmp_path, b"d\xff/x.md", b"d\xfe/x.md")
+    folders = [Path(os.fsdecode(os.fsencode(tmp_path) + name)) for name in (b"/d\xff", b"/d\xfe")]
+    assert len(set(sources(scan(folders, [])))) == 2
+
+
+def test_a_label_is_never_the_beginning_of_another(tmp_path: Path) -> None:
+    one, two = write(tmp_path / "a" / "docs", "x.md"), write(tmp_path / "b" / "one" / "docs", "x.md")
+    three = write(tmp_path / "longer" / "c" / "one", "docs/x.md")
+    result = scan([one, two, three], [])
+    assert sources(result) == ["c/one/docs/x.md", "docs/x.md", "one/docs/x.md"]
