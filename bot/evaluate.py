@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -18,7 +17,7 @@ from bot.config import Settings
 from bot.wiring import open_bench
 from core import smalltalk
 from core.errors import IngestError
-from core.evaluation import COLUMNS, DEPTH, Item, Outcome, items, quantile, table
+from core.evaluation import COLUMNS, DEPTH, Fields, Item, Outcome, items, quantile, table
 from core.index.document import Block, Document, Kind
 from core.index.index import Index
 from core.index.ingest import Progress, ingest, ingest_documents
@@ -158,19 +157,14 @@ async def _ids(passages: Sequence[Passage], index: Index, *, sections: bool) -> 
 
 
 def _documents(text: str) -> list[Document]:
-    documents = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-            block = Block(kind=Kind.TEXT, text=str(row["text"]))
-            documents.append(Document(title=str(row.get("title") or ""), source=str(row["id"]), blocks=(block,)))
-        except KeyError as error:
-            raise IngestError(f"line {number} of the corpus is no passage: it has no {error}") from error
-        except (ValueError, TypeError) as error:
-            raise IngestError(f"line {number} of the corpus is no passage: {error}") from error
-    return documents
+    documents: dict[str, Document] = {}
+    for row in Fields.of_lines(text, "passage of the corpus"):
+        id_ = row.id("id").encode("utf-8", "replace").decode()
+        if id_ in documents:
+            raise row.wrong(f"its id {id_!r} is that of a line before")
+        block = Block(kind=Kind.TEXT, text=row.text("text"))
+        documents[id_] = Document(title=row.optional("title"), source=id_, blocks=(block,))
+    return list(documents.values())
 
 
 def _read(path: Path) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -47,32 +47,93 @@ class Scores:
     ndcg_5: float
 
 
+class Fields:
+    """The object in a line of JSON, its fields checked as they are read. Raises `IngestError` naming the line."""
+
+    def __init__(self, where: str, value: object) -> None:
+        self.where = where
+        """The beginning of each error: what is wrong where."""
+        if not isinstance(value, dict):
+            raise self.wrong("it is no JSON object")
+        self._values: dict[str, Any] = value
+
+    @classmethod
+    def of_lines(cls, text: str, kind: str) -> Iterator[Fields]:
+        """The object in each line that is not empty; `kind` is what a line should hold."""
+        # Not splitlines(): JSON may hold U+2028 and others that Python takes for line ends, too.
+        for number, line in enumerate(text.split("\n"), 1):
+            if line.strip():
+                where = f"line {number} is no {kind}"
+                try:
+                    value = json.loads(line)
+                except ValueError as error:
+                    raise IngestError(f"{where}: {error}") from None
+                except RecursionError:
+                    raise IngestError(f"{where}: its JSON is nested too deeply") from None
+                yield cls(where, value)
+
+    def wrong(self, reason: str) -> IngestError:
+        return IngestError(f"{self.where}: {reason}")
+
+    def text(self, name: str) -> str:
+        """A text that must be there."""
+        value = self._value(name)
+        if not isinstance(value, str):
+            raise self.wrong(f'"{name}" is no text')
+        return value
+
+    def optional(self, name: str) -> str:
+        """A text that may be missing or null: then empty."""
+        return "" if self._values.get(name) is None else self.text(name)
+
+    def flag(self, name: str) -> bool:
+        """False if it is missing."""
+        return bool(self._values.get(name))
+
+    def id(self, name: str) -> str:
+        """A text or a whole number."""
+        return self._id(name, self._value(name))
+
+    def ids(self, name: str) -> list[str]:
+        return [self._id(name, value) for value in self._list(name)]
+
+    def objects(self, name: str) -> list[Fields]:
+        return [Fields(f'{self.where}: in "{name}"', value) for value in self._list(name)]
+
+    def _value(self, name: str) -> object:
+        if name not in self._values:
+            raise self.wrong(f"it has no '{name}'")
+        return self._values[name]
+
+    def _list(self, name: str) -> list[Any]:
+        value = self._value(name)
+        if not isinstance(value, list):
+            raise self.wrong(f'"{name}" is no list')
+        return value
+
+    def _id(self, name: str, value: object) -> str:
+        if not isinstance(value, (str, int)) or isinstance(value, bool):
+            raise self.wrong(f'"{name}" is neither a text nor a whole number')
+        return str(value)
+
+
 def items(text: str) -> list[Item]:
     """The items in the lines of a file. Raises `IngestError` naming the line that is none."""
-    found = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            found.append(_item(json.loads(line)))
-        except KeyError as error:
-            raise IngestError(f"line {number} is no evaluation item: it has no {error}") from error
-        except (ValueError, TypeError, AttributeError) as error:
-            raise IngestError(f"line {number} is no evaluation item: {error}") from error
+    found = [_item(fields) for fields in Fields.of_lines(text, "evaluation item")]
     if not found:
         raise IngestError("the file holds no evaluation item")
     return found
 
 
-def _item(row: Mapping[str, Any]) -> Item:
+def _item(fields: Fields) -> Item:
     return Item(
-        id=str(row["id"]),
-        history=pairs([(str(turn["role"]), str(turn["text"])) for turn in row["turns"]]),
-        question=str(row["question"]),
-        relevant=frozenset(map(str, row["relevant"])),
-        kind=str(row.get("kind") or "unlabelled"),
-        gold=str(row.get("gold_rewrite") or ""),
-        needs_history=bool(row.get("needs_history")),
+        id=fields.id("id"),
+        history=pairs([(turn.text("role"), turn.text("text")) for turn in fields.objects("turns")]),
+        question=fields.text("question"),
+        relevant=frozenset(fields.ids("relevant")),
+        kind=fields.optional("kind") or "unlabelled",
+        gold=fields.optional("gold_rewrite"),
+        needs_history=fields.flag("needs_history"),
     )
 
 
