@@ -6,6 +6,7 @@ under its own name is always whole; what is damaged later is noticed by its hash
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.util
 import os
@@ -35,8 +36,8 @@ _EMBEDDING_PACKAGES: Final = {
     "safetensors": "safetensors",
 }
 _BLOCK: Final = 1 << 20
-_ABANDONED_SECONDS: Final = 600.0
-"""A temporary file that nobody has written to for this long is the remains of a killed start."""
+_ABANDONED_SECONDS: Final = 3600.0
+"""A temporary file that nobody holds and that is as old as this is the remains of a killed start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ def chat_model(directory: Path, sources: Sources, on_step: Callable[[str], None]
 
     Blocks. Raises `EngineError`: parts missing or not the published model, directory not writable or full.
     """
+    _remove_abandoned(directory)
     target = directory / CHAT_FILE
     if _sha256(target) == CHAT_SHA256:
         return target
@@ -96,6 +98,7 @@ def embedding_model(directory: Path, sources: Sources, on_step: Callable[[str], 
     Blocks. Its hash is not known beforehand but noted beside it when it is made. Raises `EngineError`: the
     package's weights are not the published ones, directory not writable or full.
     """
+    _remove_abandoned(directory)
     target = directory / EMBEDDING_FILE
     noted = target.with_suffix(".sha256")
     digest = _sha256(target)
@@ -114,14 +117,15 @@ def embedding_model(directory: Path, sources: Sources, on_step: Callable[[str], 
 def _replacing(target: Path) -> Iterator[Path]:
     """A temporary file that becomes `target` when the block ends well, and vanishes when it does not."""
     partial: Path | None = None
+    handle: int | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(target.parent)
         # Whatever is there is not whole, or nobody would write it: its room may be needed.
         target.unlink(missing_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
-        os.close(handle)
         partial = Path(name)
+        # Held until the end, and let go by the system when this process is killed.
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield partial
         _sync(partial)
         os.replace(partial, target)
@@ -135,11 +139,15 @@ def _replacing(target: Path) -> Iterator[Path]:
     finally:
         if partial is not None:
             partial.unlink(missing_ok=True)
+        if handle is not None:
+            os.close(handle)
 
 
 def _remove_abandoned(directory: Path) -> None:
+    """Deletes what killed starts left, nothing that a process is still writing."""
     for path in directory.glob(".*.partial"):
-        with suppress(OSError):
+        with suppress(OSError), path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
                 path.unlink()
 

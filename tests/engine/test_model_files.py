@@ -5,6 +5,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 from typing import NoReturn
@@ -155,16 +156,58 @@ def test_a_place_that_is_no_directory_is_one_line(tmp_path: Path, sources: Sourc
     assert "DATA_DIR" in str(caught.value)
 
 
-def test_what_a_killed_start_left_is_removed_but_not_what_another_one_writes(
+def leave(path: Path, *, hours: float) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+    os.utime(path, (time.time() - hours * 3600,) * 2)
+    return path
+
+
+def test_every_start_removes_what_a_killed_one_left_though_the_models_are_whole(
+    tmp_path: Path, sources: Sources, steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = tmp_path / "models"
+    model_files.chat_model(models, sources, steps.append)
+    leave(models / ".old.gguf.x.partial", hours=1.1)
+    leave(models / ".new.gguf.x.partial", hours=0.9)
+    model_files.chat_model(models, sources, steps.append)
+    assert files_in(models) == [".new.gguf.x.partial", CHAT_FILE]
+    monkeypatch.setattr(minilm_gguf, "convert", lambda archive, partial: partial.write_bytes(b"GGUF"))
+    model_files.embedding_model(models, sources, steps.append)
+    leave(models / ".new.gguf.x.partial", hours=1.1)
+    model_files.embedding_model(models, sources, steps.append)
+    assert ".new.gguf.x.partial" not in files_in(models)
+    assert len(steps) == 2
+
+
+WRITING = """
+import os, sys
+from pathlib import Path
+from bot import model_files
+
+with model_files._replacing(Path(sys.argv[1]) / "model.gguf") as partial:
+    os.utime(partial, (0, 0))
+    print("writing", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_what_another_process_still_writes_stays_however_long_ago_it_wrote_last(
     tmp_path: Path, sources: Sources, steps: list[str]
 ) -> None:
     models = tmp_path / "models"
-    models.mkdir()
-    (models / ".old.gguf.x.partial").touch()
-    os.utime(models / ".old.gguf.x.partial", (0, 0))
-    (models / ".new.gguf.x.partial").touch()
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITING, str(models)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "writing\n"
+        model_files.chat_model(models, sources, steps.append)
+        assert [name for name in files_in(models) if name.endswith(".partial")]
+        writer.kill()
+    # Killed, it holds nothing any more.
     model_files.chat_model(models, sources, steps.append)
-    assert files_in(models) == [".new.gguf.x.partial", CHAT_FILE]
+    assert files_in(models) == [CHAT_FILE]
 
 
 def test_word_pieces_are_spelled_as_llama_cpp_does() -> None:
