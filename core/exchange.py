@@ -235,19 +235,32 @@ def _no_response(error: Exception, where: str, connect: float) -> ModelError:
     return unavailable(f"The request to {where} failed ({type(error).__name__}).")
 
 
-def _checked_url(base_url: str) -> httpx.URL:
+def http_address(text: str) -> httpx.URL | None:
+    """`text` as the address of an HTTP server that can be connected to, or `None` if it is none."""
     try:
-        url = httpx.URL(base_url.strip())
-    except httpx.InvalidURL:
-        url = httpx.URL()
-    if url.scheme not in ("http", "https") or not url.host:
+        url = httpx.URL(text.strip())
+        # A host such as "xn--" is decoded, and found to be none, when it is looked at.
+        known = url.scheme in ("http", "https") and url.host
+    except (httpx.InvalidURL, ValueError):
+        return None
+    return url if known and (url.port is None or 0 < url.port < 65536) else None
+
+
+def fits_header(key: str) -> bool:
+    """Whether `key` can be sent in a header."""
+    return key.isascii() and key.isprintable()
+
+
+def _checked_url(base_url: str) -> httpx.URL:
+    url = http_address(base_url)
+    if url is None:
         raise ConfigError("LLM_BASE_URL is not an address such as http://localhost:8000/v1.")
     return url
 
 
 def _checked_key(api_key: str) -> str:
     key = api_key.strip()
-    if not (key.isascii() and key.isprintable()):
+    if not fits_header(key):
         # Refused here, because the error of the HTTP library would quote it.
         raise ConfigError("LLM_API_KEY holds characters that no key has.")
     return key

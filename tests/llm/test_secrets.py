@@ -76,7 +76,10 @@ def test_a_key_that_no_header_can_hold_is_refused_without_quoting_it(key: str) -
     assert "sk-" not in "".join(traceback.format_exception(refused.value))
 
 
-@pytest.mark.parametrize("url", ["", "localhost:8000/v1", "ftp://host/v1", "http://", "http://[::1/v1"])
+@pytest.mark.parametrize(
+    "url",
+    ["", "localhost:8000/v1", "ftp://host/v1", "http://", "http://[::1/v1", "http://xn--/v1", "http://h:99999/v1"],
+)
 def test_an_address_that_is_none_is_refused_in_one_line(url: str) -> None:
     with pytest.raises(ConfigError, match="LLM_BASE_URL"):
         HttpChatModel(url)
