@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 import httpx
 
 from core.errors import EmbedderError
+from core.index.embedding_endpoint import EmbeddingEndpoint
 from core.metrics import EMBEDDINGS
 
 MAX_TOKENS: Final = 512
@@ -23,16 +24,18 @@ BATCH_TEXTS: Final = 32
 BATCH_CHARACTERS: Final = 40_000
 CONCURRENCY: Final = 2
 """Requests at a time: the server works on one while the next one is on its way."""
-TIMEOUT: Final = httpx.Timeout(60.0, connect=5.0)
-_RETRY_SECONDS: Final = 0.5
-_LONGEST_PAUSE: Final = 5.0
+BATCH_SECONDS: Final = 60.0
+"""For the answer to one request, whatever it is made of."""
+_TEXT_BYTES: Final = 500_000
+"""Of the answer, a text: a vector of 4096 numbers has 90,000."""
+_MOST_BYTES: Final = 64_000_000
+_TOKENS_BYTES: Final = 8_000_000
 _SURE_BYTES: Final = 3.2
 """Bytes a token, above which a text is taken to fit: English has four and more, YAML three."""
 _CUT_BYTES: Final = 2.0
 """Bytes a token where nothing can count them: dense text has two; what is still too long is halved."""
 _LENGTH: Final = re.compile(r"too (?:large|long|many)|length|context|token|exceed|physical batch", re.IGNORECASE)
 _LENGTH_STATUS: Final = frozenset({400, 413, 422, 500})
-_RETRIED_STATUS: Final = frozenset({429, 502, 503})
 
 Input = str | list[int]
 """A text, or a text as tokens."""
@@ -55,19 +58,20 @@ class HttpEmbedder:
         max_tokens: int = MAX_TOKENS,
         batch_texts: int = BATCH_TEXTS,
         concurrency: int = CONCURRENCY,
-        timeout: httpx.Timeout = TIMEOUT,
+        seconds: float = BATCH_SECONDS,
         normal_form: Literal["", "NFD"] = "",
     ) -> None:
-        """`normal_form` is what the model's own tokenizer does to a text where its server does not."""
-        self._client = client
+        """`normal_form` is what the model's own tokenizer does to a text where its server does not.
+
+        Raises `EmbedderError` if the address or the key can be none.
+        """
+        self._endpoint = EmbeddingEndpoint(client, base_url, api_key)
         self._normal_form = normal_form
-        self._base = base_url.rstrip("/")
         self._model = model
-        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._max_tokens = max_tokens
         self._batch_texts = batch_texts
         self._slots = asyncio.Semaphore(concurrency)
-        self._timeout = timeout
+        self._seconds = seconds
         self._width = 0
         self._can_tokenize: bool | None = None
 
@@ -76,8 +80,15 @@ class HttpEmbedder:
         """Name of the model, as it is kept with the index."""
         return self._model
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """One unit vector a text, in order. Raises `EmbedderError`."""
+    async def embed(self, texts: Sequence[str], *, seconds: float | None = None) -> list[list[float]]:
+        """One unit vector a text, in order, within `seconds` if they are given. Raises `EmbedderError`."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._embed(texts)
+        except TimeoutError:
+            raise self._endpoint.late(seconds or self._seconds) from None
+
+    async def _embed(self, texts: Sequence[str]) -> list[list[float]]:
         # A lone surrogate cannot be sent; an empty text is refused by most servers.
         clean = [self._normal(text.encode("utf-8", "replace").decode()) if text.strip() else " ." for text in texts]
         vectors: list[list[float]] = []
@@ -115,7 +126,7 @@ class HttpEmbedder:
                 if longest < 16:
                     raise
                 inputs = [value[: longest // 2] if len(value) > longest // 2 else value for value in inputs]
-        raise TooLong(f"{self._who()} refuses even short texts for their length.")
+        raise TooLong(f"{self._endpoint} refuses even short texts for their length.")
 
     async def _fitted(self, text: str, *, sure: bool = False) -> Input:
         """`text`, or what of it the model takes. Unless `sure`, a text of usual density is taken to fit."""
@@ -137,8 +148,9 @@ class HttpEmbedder:
             return None
         body = {"content": text, "add_special": True}
         try:
-            response = await self._post(f"{self._base.removesuffix('/v1')}/tokenize", body)
-            tokens = response.json().get("tokens") if response.status_code == httpx.codes.OK else None
+            url = f"{self._endpoint.base.removesuffix('/v1')}/tokenize"
+            reply = await self._endpoint.post(url, body, seconds=self._seconds, limit=_TOKENS_BYTES)
+            tokens = reply.json().get("tokens") if reply.ok else None
         except (ValueError, AttributeError):
             tokens = None
         counted = isinstance(tokens, list) and bool(tokens) and all(isinstance(token, int) for token in tokens)
@@ -146,43 +158,24 @@ class HttpEmbedder:
         return tokens if counted else None
 
     async def _request(self, inputs: list[Input]) -> list[list[float]]:
-        response = await self._post(f"{self._base}/embeddings", {"model": self._model, "input": inputs})
-        if response.status_code != httpx.codes.OK:
-            # The body is looked at, not repeated: it may hold what was sent.
-            if response.status_code in _LENGTH_STATUS and _LENGTH.search(response.text[:2000]):
-                raise TooLong(f"{self._who()} refused a text for its length.")
-            raise EmbedderError(f"{self._who()} answered with status {response.status_code}.")
+        body = {"model": self._model, "input": inputs}
+        limit = min(len(inputs) * _TEXT_BYTES, _MOST_BYTES)
+        reply = await self._endpoint.post(f"{self._endpoint.base}/embeddings", body, seconds=self._seconds, limit=limit)
+        if not reply.ok:
+            if reply.status in _LENGTH_STATUS and _LENGTH.search(reply.text[:2000]):
+                raise TooLong(f"{self._endpoint} refused a text for its length.")
+            raise self._endpoint.refused(reply.status)
         try:
-            rows = _rows(response.json(), len(inputs))
-            vectors = [_unit(row) for row in rows]
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise EmbedderError(f"{self._who()} does not answer like an embedding endpoint ({error}).") from None
+            vectors = [_unit(row) for row in _rows(reply.json(), len(inputs))]
+        except ValueError as error:
+            raise self._endpoint.garbage(error) from None
         widths = {len(vector) for vector in vectors} | ({self._width} if self._width else set())
         if len(widths) > 1:
-            raise EmbedderError(f"{self._who()} sent vectors of different widths: {sorted(widths)}.")
+            raise EmbedderError(
+                f"{self._endpoint} sent vectors of different widths: {sorted(widths)}. Check EMBEDDING_MODEL."
+            )
         self._width = widths.pop()
         return vectors
-
-    async def _post(self, url: str, body: dict[str, Any]) -> httpx.Response:
-        """The response; one more try when the server was not there, or busy. Raises `EmbedderError`."""
-        for last in (False, True):
-            pause = _RETRY_SECONDS
-            try:
-                response = await self._client.post(url, json=body, headers=self._headers, timeout=self._timeout)
-                if last or response.status_code not in _RETRIED_STATUS:
-                    return response
-                pause = _retry_after(response) or pause
-            except httpx.TimeoutException:
-                raise EmbedderError(f"{self._who()} did not answer in time.") from None
-            except (httpx.TransportError, httpx.InvalidURL) as error:
-                if last:
-                    raise EmbedderError(f"{self._who()} is not reachable ({type(error).__name__}).") from None
-            await asyncio.sleep(pause)
-        raise AssertionError
-
-    def _who(self) -> str:
-        url = httpx.URL(self._base)  # without the user and password that it may hold
-        return f"The embedding endpoint {url.host}{f':{url.port}' if url.port else ''}"
 
 
 def _batches(texts: Sequence[str], most: int) -> list[list[str]]:
@@ -197,13 +190,18 @@ def _batches(texts: Sequence[str], most: int) -> list[list[str]]:
     return batches
 
 
-def _rows(reply: Any, count: int) -> list[list[float]]:
+def _rows(reply: Any, count: int) -> list[Any]:
     """The vectors of a reply in the order of the request, whatever order the server chose."""
-    data = reply["data"]
+    data = reply.get("data") if isinstance(reply, dict) else None
     if not isinstance(data, list) or len(data) != count:
         raise ValueError(f"{count} vectors expected, {len(data) if isinstance(data, list) else 'none'} came")
-    by_index = {int(item.get("index", position)): item["embedding"] for position, item in enumerate(data)}
-    if sorted(by_index) != list(range(count)):
+    by_index: dict[int, Any] = {}
+    for position, item in enumerate(data):
+        if not isinstance(item, dict):
+            raise ValueError("a vector is missing")
+        index = item.get("index")
+        by_index[position if index is None else index if isinstance(index, int) else -1] = item.get("embedding")
+    if by_index.keys() != set(range(count)):
         raise ValueError("the vectors are not numbered like the texts")
     return [by_index[position] for position in range(count)]
 
@@ -211,14 +209,12 @@ def _rows(reply: Any, count: int) -> list[list[float]]:
 def _unit(row: Any) -> list[float]:
     if not isinstance(row, list) or not row:
         raise ValueError("a vector is missing")
-    length = math.sqrt(sum(value * value for value in row))
+    if any(not isinstance(value, (int, float)) for value in row):
+        raise ValueError("a vector holds something else than numbers")
+    try:
+        length = math.sqrt(sum(value * value for value in map(float, row)))
+    except OverflowError:  # a whole number of hundreds of digits
+        length = math.inf
     if not math.isfinite(length) or length == 0.0:
         raise ValueError("a vector is not a direction: zero, infinite or not a number")
     return [value / length for value in row]
-
-
-def _retry_after(response: httpx.Response) -> float:
-    try:
-        return min(max(float(response.headers.get("retry-after", "0")), 0.0), _LONGEST_PAUSE)
-    except ValueError:
-        return 0.0

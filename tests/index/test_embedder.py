@@ -9,7 +9,7 @@ import httpx
 import pytest
 from aiohttp import web
 
-import core.index.embedder as module
+import core.index.embedding_endpoint as module
 from core.errors import EmbedderError
 from core.index.embedder import HttpEmbedder
 
@@ -206,9 +206,13 @@ async def test_a_server_that_is_down_is_told_in_one_line(monkeypatch: pytest.Mon
 async def test_a_server_that_hangs_ends_with_the_deadline(server: tuple[Server, str]) -> None:
     server[0].seconds = 0.5
     async with httpx.AsyncClient(trust_env=False) as client:
-        slow = HttpEmbedder(client, server[1], "m", timeout=httpx.Timeout(0.1))
-        with pytest.raises(EmbedderError, match="did not answer in time"):
+        slow = HttpEmbedder(client, server[1], "m", seconds=0.1)
+        with pytest.raises(EmbedderError, match=r"did not answer within 0\.1 s: .*EMBEDDING_BASE_URL"):
             await slow.embed(["a"])
+        patient = HttpEmbedder(client, server[1], "m")
+        with pytest.raises(EmbedderError, match=r"did not answer within 0\.1 s"):
+            await patient.embed(["a"], seconds=0.1)
+        assert len(await patient.embed(["a"], seconds=30)) == 1
 
 
 async def test_lone_surrogates_and_empty_texts_are_sent_as_valid_text(embedder: HttpEmbedder, scripted: Server) -> None:
