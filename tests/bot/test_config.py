@@ -141,7 +141,7 @@ def test_dotenv_is_read_as_people_write_it(tmp_path: Path, monkeypatch):
     ],
 )
 def test_an_address_that_could_never_be_called_is_refused(url: str):
-    with pytest.raises(ConfigError, match="A setting is wrong: LLM_BASE_URL (must|should)") as caught:
+    with pytest.raises(ConfigError, match=r"A setting is wrong: LLM_BASE_URL (must|should)") as caught:
         load({"LLM_BASE_URL": url})
     assert "canary" not in str(caught.value)
 
@@ -162,7 +162,7 @@ def test_an_address_that_can_be_called_is_taken(url: str, read: str):
 
 @pytest.mark.parametrize("key", ["sk-canaryé", "sk-canary\nX-Evil: 1", "sk-canary\x7f", "sk-\udcffcanary"])
 def test_a_key_that_no_header_can_hold_is_refused_without_being_shown(key: str):
-    with pytest.raises(ConfigError, match="LLM_API_KEY (must be plain ASCII|should be a valid string)") as caught:
+    with pytest.raises(ConfigError, match=r"LLM_API_KEY (must be plain ASCII|should be a valid string)") as caught:
         load({"LLM_API_KEY": key})
     assert "canary" not in str(caught.value)
 
