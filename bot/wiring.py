@@ -49,6 +49,7 @@ DEFAULT_PARALLEL: Final = 1
 OUTAGE_SECONDS_AT_A_TERMINAL: Final = 2.0
 """Whoever looks at a cursor would rather have the passages than an answer when the model is back."""
 PROBE_TEXT: Final = "Can you read this?"
+PROBE_SECONDS: Final = 10.0
 
 # A weak rewriter needs the typed words beside its query, a good one hardly does. Measured by `threadwise eval`.
 WEIGHTS_OF_BASE: Final = Weights(typed=1.0, rewritten=1.0)
@@ -192,7 +193,7 @@ async def _index(settings: Settings, engine: Engine | None, stack: AsyncExitStac
         client, endpoint.base_url, endpoint.model, api_key=endpoint.api_key, max_tokens=limit, normal_form=normal_form
     )
     if settings.embedding_base_url is not None:
-        await embedder.embed([PROBE_TEXT])
+        await embedder.embed([PROBE_TEXT], seconds=PROBE_SECONDS)
     index = await open_index(data_dir, embedder)
     stack.push_async_callback(index.close)
     index.warm_up()

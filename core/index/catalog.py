@@ -34,6 +34,7 @@ class Catalog:
         self._database = database
         self.unbroken = database.unbroken
         self.keywords = KeywordSearch(database)
+        self._state: tuple[int, State] | None = None
 
     @classmethod
     async def open(cls, directory: Path) -> Catalog:
@@ -76,9 +77,16 @@ class Catalog:
         if found != "ok":
             raise damaged(self._database.path, str(found))
 
-    @unbroken
     async def state(self) -> State:
         """What the index holds now."""
+        # Each search asks; only this process writes (`core.index.lock`).
+        writes = self._database.writes
+        if self._state is None or self._state[0] != writes:
+            self._state = (writes, await self._read_state())
+        return self._state[1]
+
+    @unbroken
+    async def _read_state(self) -> State:
         by_scope = select(documents.c.scope, func.sum(documents.c.passages), func.count()).group_by(documents.c.scope)
         async with self._database.read() as connection:
             values = await read_meta(connection)

@@ -36,14 +36,19 @@ class Database:
         self._writer = _engine(path, 1, "BEGIN IMMEDIATE")
         self._readers = _engine(path, READERS, "BEGIN")
         self._writing = asyncio.Lock()
+        self.writes = 0
+        """Write transactions so far: what was read before is old when it has moved on."""
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
         """One write transaction, committed at the end. Raises `DataDirError`."""
         async with self._writing:
-            with data_dir_errors(self.path):
-                async with self._writer.begin() as connection:
-                    yield connection
+            try:
+                with data_dir_errors(self.path):
+                    async with self._writer.begin() as connection:
+                        yield connection
+            finally:
+                self.writes += 1
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:

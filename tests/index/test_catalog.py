@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 import core.index.keyword_search as keyword_search
 from core.errors import DataDirError
@@ -13,7 +14,7 @@ from core.index.catalog import FILE, Catalog
 from core.index.document import Chunk
 from core.index.index import Index
 from core.index.ingest import ingest
-from core.index.records import Entry
+from core.index.records import Entry, State
 from tests.index.conftest import PUBLIC, Opener
 
 
@@ -168,3 +169,33 @@ async def test_removed_words_are_gone_from_the_files(index: Index) -> None:
     content = b"".join(path.read_bytes() for path in index.directory.iterdir())
     assert b"other" in content
     assert b"anarienvogel" not in content
+
+
+async def test_the_state_is_read_once_and_again_after_each_write(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = index.catalog
+    reads = 0
+    read = catalog._read_state
+
+    async def counted() -> State:
+        nonlocal reads
+        reads += 1
+        return await read()
+
+    monkeypatch.setattr(catalog, "_read_state", counted)
+    before = reads, (await catalog.state()).total
+    await catalog.state()
+    await catalog.replace([entry("a", "zebra", "giraffe")])
+    assert (await catalog.state()).total == before[1] + 2
+    await catalog.set_meta(unfinished="1")
+    assert (await catalog.state()).unfinished
+    await catalog.state()
+    assert reads == 3
+
+
+async def test_a_state_that_is_read_during_a_write_is_not_kept(index: Index) -> None:
+    catalog = index.catalog
+    await catalog.state()
+    async with catalog._database.write() as connection:
+        await connection.execute(text("INSERT OR REPLACE INTO meta VALUES ('unfinished', '1')"))
+        assert not (await catalog.state()).unfinished, "not committed yet"
+    assert (await catalog.state()).unfinished
