@@ -22,12 +22,18 @@ async def delete_vectors(index: Index, generation: str, retired: Mapping[str, It
 async def collect_orphans(index: Index, state: State) -> int:
     """Deletes every vector without a passage, as an ingest that did not reach its end leaves them.
 
-    Collections of other models stay: one of them may be half of a change that is going to be continued.
+    Collections of other models stay: one of them may be half of a change that is going to be continued. Before the
+    first passage is committed no model is noted yet, and whatever vectors there are belong to nothing.
     """
+    if not state.generation:
+        counts = await index.vectors.collections()
+        for collection in counts:
+            await index.vectors.drop(collection)
+        return sum(counts.values())
     known = {collection_of(state.generation, scope): ids for scope, ids in (await index.catalog.ids()).items()}
     found = 0
     for collection in await index.vectors.collections():
-        if state.generation and collection.startswith(f"{state.generation}-"):
+        if collection.startswith(f"{state.generation}-"):
             orphans = await index.vectors.ids(collection) - known.get(collection, set())
             await index.vectors.delete(collection, orphans)
             found += len(orphans)

@@ -45,6 +45,18 @@ async def test_a_folder_is_ingested_and_found_both_ways(index: Index, docs: Path
     assert await agree(index)
 
 
+async def test_vectors_of_a_first_ingest_that_was_killed_before_its_first_commit_are_deleted(
+    index: Index, docs: Path
+) -> None:
+    await ingest([docs], index)
+    (collection,) = await index.vectors.collections()
+    await index.catalog.replace([], removed=await sources(index))
+    await index.catalog.set_meta(unfinished="1", model="", width="0", generation="")
+    assert await index.vectors.ids(collection), "vectors that no passage knows"
+    await ingest([docs], index)
+    assert await agree(index)
+
+
 async def test_a_second_run_embeds_and_writes_nothing(index: Index, docs: Path, embedder: BagOfWords) -> None:
     await ingest([docs], index)
     embedder.texts.clear()
