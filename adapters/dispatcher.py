@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Final
 from weakref import WeakValueDictionary
 
 from adapters.ports import AnswerTurn, ConversationStore, Inbound, Reply, ThreadKey, TurnState
@@ -12,6 +13,9 @@ from core.types import Answer, Query, QueryStatus, Question
 from core.window import MAX_PAIRS, MIN_PAIRS
 
 log = logging.getLogger(__name__)
+
+STOPPED: Final = "stopped"
+"""The reason of a query that is not known, since the question was stopped before its answer was whole."""
 
 
 class _Lane:
@@ -97,5 +101,5 @@ def _state(answer: Answer) -> TurnState:
 
 
 def _broken(shown: str) -> Answer:
-    query = Query(text="", status=QueryStatus.FAILED, reason="stopped")
+    query = Query(text="", status=QueryStatus.FAILED, reason=STOPPED)
     return Answer(text=shown, query=query, complete=False, stand_in=not shown)

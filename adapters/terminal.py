@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import signal
-import sys
-import textwrap
 import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from datetime import UTC, datetime
@@ -20,14 +17,18 @@ from typing import Final, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from adapters.dispatcher import Dispatcher
+from adapters.dispatcher import STOPPED, Dispatcher
+from adapters.piped import piped_lines
 from adapters.ports import Inbound, StoredTurn, ThreadInfo, ThreadKey, Threads, TurnState
-from adapters.present import remarks, source_lines
+from adapters.present import source_lines
+from adapters.terminal_reply import TerminalReply, printable
 from core.errors import DataDirError
 from core.types import Answer, QueryStatus
 
 PLATFORM: Final = "terminal"
 LISTED_THREADS: Final = 20
+MOST_DIGITS: Final = 9
+"""Of a number that somebody types; Python itself refuses more than 4300."""
 
 HELP: Final = """\
 Ask in plain words; ask on in the same thread ("and on ARM?").
@@ -109,7 +110,7 @@ class TerminalChannel:
             text=text,
             sent_at=datetime.now(UTC),
         )
-        reply = _TerminalReply(self._console, streams=self._interactive)
+        reply = TerminalReply(self._console, streams=self._interactive)
         task = asyncio.ensure_future(self._dispatcher.submit(inbound, reply))
         with _interrupt_cancels(task), reply.waiting():
             try:
@@ -137,7 +138,7 @@ class TerminalChannel:
     async def _open(self, which: str) -> None:
         if not self._listed:
             self._listed = await self._threads.threads(PLATFORM, LISTED_THREADS)
-        if not which.isdecimal() or not 0 < int(which) <= len(self._listed):
+        if not which.isdecimal() or len(which) > MOST_DIGITS or not 0 < int(which) <= len(self._listed):
             self._say(f"Which one? /open takes a number from 1 to {len(self._listed)}; /threads lists them.")
             return
         self._thread = self._listed[int(which) - 1].key
@@ -157,6 +158,13 @@ class TerminalChannel:
             return
         status = _STATUS_WORDS[turn.query_status] if turn.query_status else "not searched yet"
         self._say(f"You typed:    {_short(turn.typed, 300)}")
+        if turn.query_reason == STOPPED and not turn.searched:
+            when = (
+                "in the middle of its answer" if turn.answered else "before it was searched, or before its answer began"
+            )
+            self._say("Searched for: (not kept)")
+            self._say(f"Status:       stopped {when}")
+            return
         self._say(f"Searched for: {turn.searched or '(nothing)'}")
         reason = f" ({turn.query_reason})" if turn.query_reason else ""
         if reason and turn.query_status is QueryStatus.REWRITTEN:
@@ -189,13 +197,14 @@ class TerminalChannel:
 
     def _say(self, text: str, style: str = "") -> None:
         # In a pipe a line stays a line; at a terminal it is wrapped between words.
-        self._console.print(Text(_printable(text), style=style), soft_wrap=not self._console.is_terminal)
+        self._console.print(Text(printable(text), style=style), soft_wrap=not self._console.is_terminal)
 
     async def _piped_lines(self) -> AsyncGenerator[str]:
-        while raw := await asyncio.to_thread(self._stdin.readline):
-            if line := raw.strip():
-                self._say(f"> {_short(line, 300)}", style="bold")
-                yield line
+        async with contextlib.aclosing(piped_lines(self._stdin)) as lines:
+            async for line in lines:
+                if line:
+                    self._say(f"> {_short(line, 300)}", style="bold")
+                    yield line
 
     async def _typed_lines(self) -> AsyncGenerator[str]:
         # Slow to import, and no use to a pipe.
@@ -216,69 +225,11 @@ class TerminalChannel:
                 yield line
 
 
-class _TerminalReply:
-    """Prints an answer: as it grows at a terminal, whole in a pipe."""
-
-    def __init__(self, console: Console, *, streams: bool) -> None:
-        self._console = console
-        self._streams = streams
-        self._printed = ""
-        self._status = console.status("searching ...") if streams else None
-
-    @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Shows that something is going on until the first word is there."""
-        if self._status is not None:
-            self._status.start()
-        try:
-            yield
-        finally:
-            self._stop_waiting()
-
-    async def show(self, text: str) -> None:
-        if self._streams:
-            self._stop_waiting()
-            self._print_up_to(text)
-
-    async def finish(self, answer: Answer) -> None:
-        self._stop_waiting()
-        self._print_up_to(answer.text)
-        self._console.print()
-        for line in remarks(answer):
-            self._line(line, "yellow")
-        if answer.citations:
-            self._line("Sources:", "dim")
-        for line in source_lines(answer.citations):
-            self._line(line, "dim")
-        self._console.print()
-
-    def _line(self, text: str, style: str) -> None:
-        self._console.print(Text(_printable(text), style=style), soft_wrap=not self._console.is_terminal)
-
-    def stopped(self) -> None:
-        self._stop_waiting()
-        self._console.print(Text("\n(stopped)", style="yellow"))
-
-    def _print_up_to(self, text: str) -> None:
-        if not text.startswith(self._printed):
-            # The end of the answer showed that its beginning was not one; rare, so it is printed anew.
-            self._console.print()
-            self._printed = ""
-        added = _printable(text[len(self._printed) :])
-        if self._console.is_terminal:
-            added = _wrapped(added, self._printed, self._console.width)
-        self._console.print(Text(added), end="", soft_wrap=True)
-        self._printed = text
-
-    def _stop_waiting(self) -> None:
-        if self._status is not None:
-            self._status.stop()
-
-
 @contextlib.contextmanager
 def _interrupt_cancels(task: asyncio.Task[Answer | None]) -> Iterator[None]:
     """Ctrl-C cancels `task` instead of the program."""
     loop = asyncio.get_running_loop()
+    before = signal.getsignal(signal.SIGINT)
     try:
         loop.add_signal_handler(signal.SIGINT, task.cancel)
     except (NotImplementedError, RuntimeError, ValueError):  # Windows, or not the main thread
@@ -288,23 +239,8 @@ def _interrupt_cancels(task: asyncio.Task[Answer | None]) -> Iterator[None]:
         yield
     finally:
         loop.remove_signal_handler(signal.SIGINT)
-
-
-def _wrapped(added: str, before: str, width: int) -> str:
-    """`added` with line ends between words, where the text goes on after `before` on a screen of `width`."""
-    lines = textwrap.wrap(before[before.rfind("\n") + 1 :], width) or [""]
-    column = len(lines[-1])
-    pieces = []
-    for piece in re.findall(r"\n|[^\S\n]+|\S+", added):
-        if piece == "\n":
-            column = 0
-        elif column + len(piece) > width and not piece.isspace() and column:
-            pieces.append("\n")
-            column = len(piece)
-        else:
-            column += len(piece)
-        pieces.append(piece)
-    return "".join(pieces)
+        # Between questions Ctrl-C ends the program in order, as `asyncio.run` does it, not anywhere.
+        signal.signal(signal.SIGINT, before)
 
 
 def _new_thread() -> ThreadKey:
@@ -314,10 +250,3 @@ def _new_thread() -> ThreadKey:
 def _short(text: str, limit: int = 70) -> str:
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
-def _printable(text: str) -> str:
-    """No escape sequence of somebody else's reaches the terminal, and no lone surrogate its encoder."""
-    clean = "".join(char if char in "\n\t" or char.isprintable() or char == "\u200d" else "\ufffd" for char in text)
-    encoding = sys.stdout.encoding or "utf-8"
-    return clean.encode(encoding, "replace").decode(encoding)

@@ -17,7 +17,7 @@ from adapters.terminal import TerminalChannel
 from bot import logs
 from bot.config import Settings
 from bot.wiring import mend, open_app, open_index_only, outdated_index
-from core.errors import ConfigError, EmbedderError, IndexOutdated, RetrievalError
+from core.errors import ConfigError, EmbedderError, IndexOutdated, RetrievalError, ThreadwiseError
 from core.index.index import Index
 from core.index.ingest import IngestReport
 from core.index.ingest import Progress as Step
@@ -49,6 +49,9 @@ async def ingest(settings: Settings, paths: Sequence[Path]) -> int:
 
 async def chat(settings: Settings, docs: Sequence[Path]) -> int:
     """`threadwise chat`: until end of file or `/quit`; 1 if something could not be stored. Raises `ThreadwiseError`."""
+    # First of all: a port that is taken is no reason to wait for a model.
+    if settings.metrics_port is not None:
+        _serve_metrics(settings.metrics_port)
     # Into a file: the terminal belongs to the conversation.
     logs.set_up(settings.log_level, settings.data_dir / LOG_FILE)
     errors = Console(stderr=True, highlight=False)
@@ -57,9 +60,7 @@ async def chat(settings: Settings, docs: Sequence[Path]) -> int:
         async with open_app(settings, tell) as app:
             tell("")
             if docs:
-                report = await _ingest(app.index, docs, errors)
-                if report.failed or report.added or report.changed or report.removed:
-                    print_report(report, errors)
+                await _ingest_before_chat(app.index, docs, errors)
             if not app.embedded:
                 errors.print(app.about, style="dim", soft_wrap=True)
             if not (await app.index.catalog.state()).total:
@@ -68,10 +69,21 @@ async def chat(settings: Settings, docs: Sequence[Path]) -> int:
                 errors.print(warning, style="yellow", soft_wrap=True)
             if app.embedded:
                 errors.print(DEMONSTRATION, style="yellow", soft_wrap=True)
-            if settings.metrics_port is not None:
-                _serve_metrics(settings.metrics_port)
             all_stored = await TerminalChannel(app.dispatcher, app.store, stdin=sys.stdin, console=console).run()
     return 0 if all_stored else 1
+
+
+async def _ingest_before_chat(index: Index, docs: Sequence[Path], errors: Console) -> None:
+    """Says what changed. If nothing can be ingested, the documents of before do; raises only if there are none."""
+    try:
+        report = await _ingest(index, docs, errors)
+    except ThreadwiseError as error:
+        if not (await index.catalog.state()).total:
+            raise
+        errors.print(" ".join(str(error).split()), style="red", markup=False, soft_wrap=True)
+        return
+    if report.failed or report.added or report.changed or report.removed:
+        print_report(report, errors)
 
 
 def _serve_metrics(port: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import sqlite3
 from pathlib import Path
 
@@ -284,3 +285,70 @@ async def test_an_empty_path_is_not_the_folder_where_one_stands(threadwise: Thre
         assert ended.code == 2
         assert "must " in ended.err
         assert "Traceback" not in ended.err
+
+
+async def interrupted(threadwise: Threadwise, said: bytes, until: bytes) -> tuple[int, bytes, bytes]:
+    """Ctrl-C in a chat whose standard input stays open; the code it ends with, what it printed."""
+    process = await threadwise.start("chat", "--docs", "docs")
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(said)
+    out = await asyncio.wait_for(process.stdout.readuntil(until), 30)
+    await asyncio.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    try:
+        code = await asyncio.wait_for(process.wait(), 10)
+    finally:
+        if process.returncode is None:
+            process.kill()
+    assert process.stderr is not None
+    return code, out + await process.stdout.read(), await process.stderr.read()
+
+
+@pytest.mark.parametrize(
+    ("said", "until"),
+    [(b"/help\n", b"not the program."), (b"How much oil does the Kestrel take?\n", b"kestrel.md)")],
+    ids=["before any question", "after one"],
+)
+async def test_ctrl_c_between_questions_ends_a_chat_whose_pipe_stays_open(
+    threadwise: Threadwise, said: bytes, until: bytes
+):
+    code, _, err = await interrupted(threadwise, said, until)
+    assert code == 130
+    assert b"Traceback" not in err
+    assert b"Fatal" not in err
+    # The folder is free again.
+    assert (await threadwise.run("chat", said="/help\n")).code == 0
+
+
+async def test_a_number_of_any_length_is_no_end_of_the_chat(threadwise: Threadwise):
+    ended = await threadwise.run("chat", "--docs", "docs", said=f"What is a Heron?\n/open {'9' * 5000}\n/new\n")
+    assert (ended.code, "A new thread." in ended.out) == (0, True), ended.err
+    assert "Which one?" in ended.out
+
+
+async def test_many_lines_and_a_huge_one_all_arrive_in_order(threadwise: Threadwise):
+    said = "".join(f"/no{n}\n" for n in range(200)) + "/" + "x" * 300_000 + "\n/new"
+    ended = await threadwise.run("chat", said=said)
+    assert [f"/no{n} is no command" in ended.out for n in range(200)] == [True] * 200
+    assert ended.out.index("/no7 is") < ended.out.index("/no199 is") < ended.out.index("A new thread.")
+    assert ended.out.count("is no command") == 201
+
+
+async def test_documents_that_cannot_be_ingested_do_not_keep_the_chat_from_those_of_before(threadwise: Threadwise):
+    refused(await threadwise.run("chat", "--docs", "nowhere", said="x\n"), "nowhere")
+    await threadwise.run("ingest", "docs")
+    ended = await threadwise.run("chat", "--docs", "nowhere", said="How much oil does the Kestrel take?\n")
+    assert ended.code == 0
+    assert sum("nowhere" in line for line in ended.err.splitlines()) == 1
+    assert "(docs/kestrel.md)" in ended.out
+    assert "Traceback" not in ended.err
+
+
+async def test_a_metrics_port_in_use_is_refused_before_anything_is_opened(threadwise: Threadwise, server: OpenAIServer):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ended = await threadwise.run("chat", said="x\n", METRICS_PORT=str(taken.getsockname()[1]))
+    refused(ended, "METRICS_PORT", code=2)
+    assert "Model:" not in ended.err
+    assert server.requests == []
+    assert not (threadwise.directory / "data").exists()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 
+import pytest
 from rich.console import Console
 
 from adapters.dispatcher import Dispatcher
 from adapters.terminal import TerminalChannel
 from core.errors import DataDirError
 from core.window import MAX_TURNS
-from tests.dialogues.conftest import Bot
+from tests.dialogues.conftest import Bot, RecordedReply
 
 
 async def piped(bot: Bot, said: str) -> tuple[bool, str]:
@@ -63,3 +65,20 @@ async def test_an_answer_without_a_source_says_so_and_one_cut_off_too(bot: Bot):
     bot.model.replies["generate"].extend(["Yes."])
     _, out = await piped(bot, "What oil does the Kestrel take?\n")
     assert "Yes.\n(no source was cited: check this answer)" in out
+
+
+async def test_a_question_stopped_before_its_answer_is_called_stopped_and_not_failed(bot: Bot):
+    async def never(question, show):
+        raise asyncio.CancelledError
+
+    bot.dispatcher = Dispatcher(bot.store, never, MAX_TURNS)
+    out = io.StringIO()
+    said = io.StringIO("/rewrite\n")
+    channel = TerminalChannel(bot.dispatcher, bot.store, stdin=said, console=Console(file=out, width=200))
+    with pytest.raises(asyncio.CancelledError):
+        await bot.dispatcher.submit(bot.inbound("What oil?", channel="chat"), RecordedReply())
+    channel._thread = bot.inbound("", channel="chat").thread
+    assert await channel.run()
+    assert "Status:       stopped before it was searched" in out.getvalue()
+    assert "Searched for: (not kept)" in out.getvalue()
+    assert "failed" not in out.getvalue()
