@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import io
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -61,8 +63,9 @@ examples:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command line and exits."""
-    arguments = _parser().parse_args(argv)
     try:
+        arguments = _parser().parse_args(argv)
+        _check_streams(arguments.command)
         settings = from_environment()
         sys.exit(asyncio.run(_run(arguments, settings)))
     except ConfigError as error:
@@ -73,6 +76,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         # Whoever read our output has gone: not an error of ours, and nothing to say it to.
         sys.stderr.close()
         sys.exit(EXIT_FAILED)
+    except OSError as error:
+        # What is left in the buffer would fail once more when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _fail(ThreadwiseError(f"Reading or writing failed: {error.strerror or type(error).__name__}."), EXIT_FAILED)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
 
@@ -89,6 +96,16 @@ async def _run(arguments: argparse.Namespace, settings: Settings) -> int:
         logs.set_up(settings.log_level)
         return await ingest(settings, arguments.paths)
     return await chat(settings, arguments.docs)
+
+
+def _check_streams(command: str) -> None:
+    """Raises `ThreadwiseError` if a standard stream that `command` needs is closed."""
+    missing = sys.stdout is None and command in ("chat", "eval")
+    if missing or (sys.stdin is None and command == "chat"):
+        name = "output" if missing else "input"
+        raise ThreadwiseError(f"Standard {name} is closed: threadwise {command} needs it.")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def _fail(error: ThreadwiseError, code: int) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from core.prompts import CONTEXT_CLOSE, CONTEXT_OPEN
-from tests.acceptance.conftest import Ended, Threadwise
+from tests.acceptance.conftest import COMMAND, Ended, Threadwise
 from tests.servers.openai import OpenAIServer
 from tests.servers.replies import Json, Reply
 
@@ -352,3 +352,22 @@ async def test_a_metrics_port_in_use_is_refused_before_anything_is_opened(thread
     assert "Model:" not in ended.err
     assert server.requests == []
     assert not (threadwise.directory / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("redirection", "says"),
+    [(">/dev/full", "No space left"), (">&-", "Standard output is closed"), ("<&-", "Standard input is closed")],
+)
+async def test_a_broken_standard_stream_is_said_in_one_line(threadwise: Threadwise, redirection: str, says: str):
+    process = await asyncio.create_subprocess_exec(
+        "sh", "-c", f'exec "$@" {redirection}', "sh", *COMMAND, "chat",
+        cwd=threadwise.directory, env=threadwise.environment({}),
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, err = await asyncio.wait_for(process.communicate(b"/help\n"), 30)
+    refused(Ended(process.returncode or 0, out.decode(), err.decode()), says)
+
+
+async def test_what_the_encoding_of_standard_input_does_not_know_is_replaced(threadwise: Threadwise):
+    ended = await threadwise.run("chat", said="/caf\u00e9\n/new\n", PYTHONIOENCODING="ascii")
+    assert (ended.code, "A new thread." in ended.out) == (0, True), ended.err
