@@ -371,3 +371,14 @@ async def test_a_broken_standard_stream_is_said_in_one_line(threadwise: Threadwi
 async def test_what_the_encoding_of_standard_input_does_not_know_is_replaced(threadwise: Threadwise):
     ended = await threadwise.run("chat", said="/caf\u00e9\n/new\n", PYTHONIOENCODING="ascii")
     assert (ended.code, "A new thread." in ended.out) == (0, True), ended.err
+
+
+@pytest.mark.parametrize("tenths", range(1, 6))
+async def test_ctrl_c_in_the_first_moments_ends_without_a_traceback(threadwise: Threadwise, tenths: int):
+    process = await threadwise.start("chat")
+    await asyncio.sleep(tenths / 10)
+    process.send_signal(signal.SIGINT)
+    _, err = await asyncio.wait_for(process.communicate(), 30)
+    # Before the first line of ours the interpreter itself says what happened.
+    assert b"bot/" not in err
+    assert process.returncode in (130, -signal.SIGINT, 0)
