@@ -61,9 +61,11 @@ async def chat(settings: Settings, docs: Sequence[Path]) -> int:
             tell("")
             if docs:
                 await _ingest_before_chat(app.index, docs, errors)
+            state = await app.index.catalog.state()
             if not app.embedded:
-                errors.print(app.about, style="dim", soft_wrap=True)
-            if not (await app.index.catalog.state()).total:
+                documents = f"Index: {state.documents} documents, {state.total} passages."
+                errors.print(f"{app.about} {documents}", style="dim", markup=False, soft_wrap=True)
+            if not state.total:
                 errors.print(NO_DOCUMENTS, style="yellow", soft_wrap=True)
             if warning := await outdated_index(app.index):
                 errors.print(warning, style="yellow", soft_wrap=True)

@@ -31,7 +31,7 @@ import os
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -92,6 +92,10 @@ class Endpoint:
     model: str
     fields_for: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     """By purpose, what a request must hold besides its messages."""
+
+    def bare(self) -> Endpoint:
+        """The same without its adapter, whatever a call is for."""
+        return replace(self, fields_for=dict.fromkeys(self.fields_for, self.fields_for["generate"]))
 
 
 @dataclass(slots=True)

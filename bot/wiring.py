@@ -75,7 +75,7 @@ class App:
     embedded: bool
     """Whether the chat model is the embedded demonstration."""
     about: str
-    """The model and the documents, in one line."""
+    """The model, in one line."""
 
 
 @asynccontextmanager
@@ -103,8 +103,6 @@ async def open_app(settings: Settings, tell: Tell, running: Engine | None = None
         index = await _index(settings, engine, stack, settings.data_dir)
         pipeline, slots = await _pipeline(settings, engine, index, stack)
         gpu = Gpu(slots, limits=QueueLimits(outage_seconds=OUTAGE_SECONDS_AT_A_TERMINAL))
-        state = await index.catalog.state()
-        documents = f"{state.documents} documents, {state.total} passages"
         calls = f"{slots} call{'s' if slots > 1 else ''} at a time"
         context = f"{pipeline.limits.context_tokens} tokens of context, {calls}"
         summaries = Summaries(store, in_background(pipeline, gpu.background()).summarize)
@@ -118,7 +116,7 @@ async def open_app(settings: Settings, tell: Tell, running: Engine | None = None
             gpu=gpu,
             dispatcher=Dispatcher(store, in_line(pipeline, gpu), MAX_TURNS, summaries),
             embedded=settings.llm_base_url is None,
-            about=f"Model: {pipeline.model!r}, {context}. Index: {documents}.",
+            about=f"Model: {pipeline.model!r}, {context}.",
         )
 
 
@@ -205,6 +203,8 @@ async def _pipeline(
 ) -> tuple[Pipeline, int]:
     """The stages, and how many calls their model answers at a time."""
     embedded = engine.chat if engine and settings.llm_base_url is None else None
+    if embedded and rewriter_of(settings) != LOCAL:
+        embedded = embedded.bare()
     model = _model(
         settings,
         embedded or Endpoint(settings.llm_base_url or "", settings.llm_api_key.get_secret_value(), settings.llm_model),

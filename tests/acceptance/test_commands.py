@@ -382,3 +382,18 @@ async def test_ctrl_c_in_the_first_moments_ends_without_a_traceback(threadwise: 
     # Before the first line of ours the interpreter itself says what happened.
     assert b"bot/" not in err
     assert process.returncode in (130, -signal.SIGINT, 0)
+
+
+async def test_a_question_stopped_before_its_answer_is_called_stopped(threadwise: Threadwise, server: OpenAIServer):
+    server.default = lambda body: Reply(pieces=(30.0, "for ever"))
+    process = await threadwise.start("chat", "--docs", "docs")
+    assert process.stdin is not None
+    process.stdin.write(b"How much oil does the Kestrel take?\n/rewrite\n")
+    await server.until(lambda: len(server.chats) == 1, 30)
+    await asyncio.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    process.stdin.close()
+    out, _ = await asyncio.wait_for(process.communicate(), 30)
+    assert b"Status:       stopped before it was searched" in out
+    assert b"Searched for: (not kept)" in out
+    assert b"failed" not in out

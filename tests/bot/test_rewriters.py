@@ -9,6 +9,7 @@ import pytest
 
 from bot import wiring
 from bot.config import Settings, load
+from bot.engine import FIELDS_FOR, Endpoint, Engine
 from bot.wiring import WEIGHTS_OF_ENDPOINT, WEIGHTS_OF_TRAINED, open_app
 from core.errors import ConfigError, EngineError
 from core.prompts import GEMMA4, TRAINED
@@ -97,6 +98,30 @@ async def test_the_local_one_rewrites_beside_an_endpoint_that_only_answers(answe
         assert "filter" in answer.query.text
         assert len(answering.chats) == 1
     assert "lora" not in answering.chats[0]
+
+
+@pytest.mark.parametrize(("chosen", "scale"), [("local", 1.0), ("endpoint", 0.0)])
+async def test_the_embedded_model_rewrites_with_its_adapter_only_where_it_is_asked_as_it_was_trained(
+    chosen: str, scale: float, answering: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def start(*arguments: object, **options: object) -> Engine:
+        endpoint = Endpoint(answering.base_url, "sk-any", "test-model", FIELDS_FOR)
+        return Engine(chat=endpoint, embeddings=None)
+
+    monkeypatch.setattr(wiring, "start_engine", start)
+    embedded = load(
+        {
+            "DATA_DIR": str(tmp_path),
+            "REWRITER": chosen,
+            "EMBEDDING_BASE_URL": answering.base_url,
+            "EMBEDDING_MODEL": "test-embedder",
+        }
+    )
+    await rewritten(embedded)
+    rewrite, *_answers = answering.chats
+    assert rewrite["lora"] == [{"id": 0, "scale": scale}]
+    assert ("Each conversation ends with a search query" in rewrite["messages"][0]["content"]) is (scale == 0.0)
+    assert all(chat["lora"] == [{"id": 0, "scale": 0.0}] for chat in _answers)
 
 
 async def test_without_a_choice_a_local_one_that_does_not_start_leaves_the_rewrites_to_the_endpoint(
