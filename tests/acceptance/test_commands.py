@@ -37,6 +37,7 @@ async def test_the_story_a_question_a_follow_up_and_what_was_searched(threadwise
     assert "Status:       rewritten" in ended.out
     assert "1 in the last prompt, 2 answered in this thread" in ended.out
     assert "demonstration" not in ended.err
+    assert "Index: 2 documents, 3 passages." in ended.err, "counted after they were read"
 
     first, rewrite, second = server.chats
     assert rewrite["temperature"] == 0
