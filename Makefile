@@ -44,7 +44,7 @@ $(VENV)-training/stamp: requirements/training.lock pyproject.toml
 	@$(VENV)-training/bin/pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-train: $(VENV)-training/stamp  ## Train the embedded rewriter anew, about 25 minutes on two cores; SEED=2 for another start
+train: $(VENV)-training/stamp  ## Train the embedded rewriter anew, about half an hour on two cores; SEED=2 for another start
 	@$(VENV)-training/bin/python -m training.train rewrite --out bot/lora/rewriter.gguf --seed $(or $(SEED),1)
 
 test-training: $(VENV)-training/stamp  ## A few steps of training: the loss falls, and llama.cpp reads what comes of it

@@ -82,7 +82,7 @@ async def _prepare_models(run: Run, directory: Path) -> None:
 async def _imports(directory: Path) -> dict[str, float]:
     """Seconds that each package takes to import, without the packages that it imports itself."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-X", "importtime", "-c", "import bot.cli, bot.commands"),
+        *(sys.executable, "-X", "importtime", "-c", "import bot.command_line, bot.commands"),
         cwd=directory,
         env=environment(directory, {}),
         stderr=asyncio.subprocess.PIPE,
