@@ -108,7 +108,8 @@ async def evaluate(
     if as_json:
         print(json.dumps(result.as_json(), indent=1, ensure_ascii=False))  # noqa: T201 - this is its output
     else:
-        evaluation.print_evaluation(result, Console(highlight=False, width=None if sys.stdout.isatty() else 160))
+        # Wider than some terminals: a line that is broken can be read, a cell that is cut cannot.
+        evaluation.print_evaluation(result, Console(highlight=False, width=160))
     return 0
 
 
