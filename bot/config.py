@@ -50,22 +50,17 @@ def _checked_url(value: str) -> str:
 
 def _can_be_called(url: str) -> bool:
     # Slow to import, and of no use without an endpoint.
-    import httpx
+    from core.exchange import http_address
 
-    try:
-        parts = urlsplit(url)
-        # Each of them refuses hosts that the others let pass, at the first call or even later.
-        host = httpx.URL(url).host
-        host.encode("idna")
-        authority = parts.netloc.rpartition("]")[2]
-        return bool(host) and (":" not in authority or (authority.split(":", 1)[1].isdecimal() and bool(parts.port)))
-    except (httpx.InvalidURL, ValueError):  # all errors of `idna` are ValueErrors
-        return False
+    # A colon without a port is a slip that httpx passes over.
+    return http_address(url) is not None and not urlsplit(url).netloc.endswith(":")
 
 
 def _checked_key(value: SecretStr) -> SecretStr:
+    from core.exchange import fits_header  # as above
+
     key = value.get_secret_value().strip()
-    if not (key.isascii() and key.isprintable()):
+    if not fits_header(key):
         raise ValueError("must be plain ASCII in one line: no other characters can be sent to an endpoint")
     return SecretStr(key)
 

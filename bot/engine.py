@@ -26,13 +26,13 @@ request needs to name a slot. `usage.prompt_tokens_details.cached_tokens` says h
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from bot import model_files
@@ -199,20 +199,8 @@ def _start_chat(directory: Path, sources: Sources, tell: Callable[[str], None]) 
     params.cache_idle_slots = False
     # Gemma's sliding window forgets early tokens; a prompt that branches off before them could not be reused.
     params.swa_full = True
-    params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(_checked(REWRITER)), 0.0)]
+    params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(model_files.adapter(REWRITER)), 0.0)]
     return _load(xllamacpp, params, key, path, CHAT_MODEL, FIELDS_FOR)
-
-
-def _checked(adapter: Path) -> Path:
-    """`adapter`, which is what the file beside it says that it is. Raises `EngineError`."""
-    try:
-        wanted = adapter.with_suffix(".sha256").read_text(encoding="ascii").split()[0]
-        found = hashlib.sha256(adapter.read_bytes()).hexdigest()
-    except (OSError, IndexError, UnicodeDecodeError) as error:
-        raise EngineError(f"{adapter} cannot be read ({error}): install Threadwise again.") from error
-    if found != wanted:
-        raise EngineError(f"{adapter} is damaged or another one: install Threadwise again, or run `make train`.")
-    return adapter
 
 
 def _start_embeddings(directory: Path, sources: Sources, tell: Callable[[str], None]) -> _Loaded:
@@ -288,7 +276,12 @@ def _threads() -> int:
 
 
 def _load(
-    xllamacpp: Any, params: Any, key: str, path: Path, model: str, fields_for: Mapping[str, Mapping[str, Any]] = {}
+    xllamacpp: Any,
+    params: Any,
+    key: str,
+    path: Path,
+    model: str,
+    fields_for: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> _Loaded:
     try:
         server = xllamacpp.Server(params)

@@ -179,6 +179,17 @@ def _blocks(parts: tuple[Path, ...]) -> Iterator[bytes]:
             ) from error
 
 
+def adapter(path: Path) -> Path:
+    """`path`, an adapter that is what the file beside it says that it is. Raises `EngineError`."""
+    try:
+        wanted = path.with_suffix(".sha256").read_text(encoding="ascii").split()[0]
+    except (OSError, IndexError, UnicodeDecodeError) as error:
+        raise EngineError(f"The hash of {path} cannot be read ({error}): install Threadwise again.") from error
+    if _sha256(path) != wanted:
+        raise EngineError(f"{path} is missing, damaged or another one: install Threadwise again.")
+    return path
+
+
 def _sha256(path: Path) -> str:
     """Hex digest of the file; empty if it is not there or cannot be read."""
     try:

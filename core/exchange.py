@@ -118,7 +118,7 @@ class Exchange:
         except (httpx.HTTPError, OSError) as error:
             await self.close()
             raise _no_response(error, self._where, self._clock.deadlines.connect) from error
-        except BaseException:
+        except BaseException:  # cancelled above all: the server must see that nobody waits
             await self.close()
             raise
         await self.close()
@@ -241,7 +241,8 @@ def http_address(text: str) -> httpx.URL | None:
         url = httpx.URL(text.strip())
         # A host such as "xn--" is decoded, and found to be none, when it is looked at.
         known = url.scheme in ("http", "https") and url.host
-    except (httpx.InvalidURL, ValueError):
+        url.host.encode("idna")
+    except (httpx.InvalidURL, ValueError):  # all errors of `idna` are ValueErrors
         return None
     return url if known and (url.port is None or 0 < url.port < 65536) else None
 

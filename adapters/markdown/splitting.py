@@ -21,6 +21,8 @@ from core.code_spans import code_spans
 LEAST: Final = 200
 """The shortest limit that can be kept: fences and their language have to fit as well."""
 MAX_LANGUAGE_CHARS: Final = 20
+MAX_INDENT: Final = 20
+"""A block that stands further in is text: its indent would come again in each part and leave no room."""
 MAX_TICKS: Final = 12
 """Longer runs of back-ticks are no code that anybody wrote."""
 
@@ -162,7 +164,7 @@ def _code(text: str, start: int, end: int) -> _Span:
     last = text[last_line:end].strip()
     closes = body >= 0 and last.startswith(ticks) and not last.strip(ticks[0])
     indent = text[text.rfind("\n", 0, start) + 1 : start]
-    if indent and not (closes and indent.isspace()):
+    if len(indent) > MAX_INDENT or (indent and not (closes and indent.isspace())):
         return _Span(start, end)  # Inside a line: it could be opened again only as a block, which it does not close.
     return _Span(
         start,

@@ -35,7 +35,7 @@ class SqlConversationStore:
         database = Database(await asyncio.to_thread(prepare, Path(path), busy_timeout), busy_timeout)
         try:
             await database.connect()
-        except BaseException:
+        except BaseException:  # cancelled as well: nobody else knows of these connections
             await database.close()
             raise
         return cls(database)

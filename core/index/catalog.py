@@ -43,7 +43,7 @@ class Catalog:
         catalog = cls(Database(directory / FILE))
         try:
             await catalog._prepare()
-        except BaseException:
+        except BaseException:  # cancelled as well: nobody else knows of these connections
             await catalog.close()
             raise
         return catalog

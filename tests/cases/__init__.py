@@ -317,6 +317,7 @@ The docstring of a test here begins with its case. What needs a chat platform is
         markdown/test_splitting.py
             test_a_long_code_block_is_whole_code_in_each_part
             test_code_that_is_indented_in_a_list_is_closed_and_opened_again
+            test_code_that_stands_far_in_ends
     B80
         markdown/test_splitting.py
             test_the_closing_fence_has_its_room

@@ -57,6 +57,17 @@ def test_code_that_is_indented_in_a_list_is_closed_and_opened_again():
     assert [line.strip() for part in parts for line in part.splitlines() if "print" in line] == CODE
 
 
+@pytest.mark.parametrize("indent", [5, 20, 21, 150, 250, 2_500])
+def test_code_that_stands_far_in_ends(indent: int):
+    """B79: its indent alone is longer than a part."""
+    far = " " * indent
+    text = f"1. Run\n{far}```sh\n" + "".join(f"{far}{line}\n" for line in CODE[:20]) + f"{far}```\n2. Done"
+    parts = split(text, LEAST)
+    assert all(0 < len(part) <= LEAST for part in parts)
+    assert all(line in text for part in parts for line in part.splitlines() if line in CODE)
+    assert "".join("".join(parts).split()).count("print(") == 20
+
+
 @pytest.mark.parametrize("cut", range(1_990, 2_006))
 def test_the_closing_fence_has_its_room(cut: int):
     """B80: closed after the length was checked."""

@@ -138,9 +138,9 @@ def _first_scores(server: Server, prompt: str, purpose: str) -> dict[int, float]
     return {row["id"]: row["logprob"] for row in first["top_logprobs"]}
 
 
-def test_the_same_conversations_are_held_out_in_every_run(conversations: list[rewriting.Conversation]):
+def test_the_same_conversations_are_held_out_in_every_run():
     shares = [sum(is_held_out(f"{n}", share) for n in range(2_000)) / 2_000 for share in (0.05, 0.1)]
     assert shares[0] == pytest.approx(0.05, abs=0.02)
     assert shares[1] == pytest.approx(0.1, abs=0.03)
-    held_out = {c.id for c in conversations if is_held_out(c.id, 0.5)}
-    assert held_out == {c.id for c in reversed(conversations) if is_held_out(c.id, 0.5)}
+    names = [f"A-{n:03}" for n in range(1, 12)]
+    assert [name for name in names if is_held_out(name, 0.5)] == ["A-004", "A-006", "A-010", "A-011"]

@@ -71,7 +71,7 @@ def back_up(path: Path, busy_timeout: float) -> Path:
             connection.execute("VACUUM INTO ?", (str(partial),))
         os.fsync(descriptor)  # VACUUM INTO does not
         partial.replace(backup)
-    except BaseException:
+    except BaseException:  # interrupted as well: half a copy must not stay
         partial.unlink(missing_ok=True)
         raise
     finally:
