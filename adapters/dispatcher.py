@@ -1,105 +1,352 @@
-"""One inbound message, one reply: admit, order, answer, remember, deliver; then condense what is long ago."""
+"""One inbound message, one reply: admit, order, answer, remember, deliver; then condense what is long ago.
+
+    admit      one transaction stores message, turn and job; the channel acknowledges when it returns
+    lanes      one job at a time in a thread, in the order of the platform
+    live       a placeholder, created once, that shows the place in the line and then the growing answer
+    attempts   the answer, or a notice after three attempts or 15 minutes; stored before it is shown as final
+    outbox     the final text, by edits that may be repeated, until it is delivered or there is no place for it
+
+What a process leaves behind when it dies, the next one takes over: nothing is lost and nothing is said twice.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
-from weakref import WeakValueDictionary
+import shutil
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
 
-from adapters.ports import AnswerTurn, ConversationStore, Inbound, Reply, ThreadKey, TurnState
+from adapters import notices
+from adapters.attempts import Attempts
+from adapters.fault import fault
+from adapters.jobs import Admitted, Edited, Ending, Job, JobState
+from adapters.lanes import Lanes
+from adapters.leases import Leases
+from adapters.live import LiveMessage
+from adapters.outbox import Outbox
+from adapters.ports import AnswerTurn, Channel, Gpu, Inbound, Phase, Seat, ThreadKey
+from adapters.resume import fair_order
+from adapters.rules import Rules
+from adapters.store import SqlConversationStore
 from adapters.summaries import Summaries
-from core.types import Answer, Query, QueryStatus, Question
+from adapters.ticket import Ticket, Verdict
+from core import metrics
+from core.errors import ChannelGone, DataDirError, LeaseLost, QueueFull, ThreadwiseError
+from core.types import Answer
 from core.window import MAX_PAIRS, MIN_PAIRS
 
 log = logging.getLogger(__name__)
-
-STOPPED: Final = "stopped"
-"""The reason of a query that is not known, since the question was stopped before its answer was whole."""
-
-
-class _Lane:
-    """The questions of one thread: one is answered, the others wait."""
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.questions = 0
+T = TypeVar("T")
 
 
 class Dispatcher:
-    """Turns inbound messages into replies, one at a time in a thread, threads side by side."""
+    """Between `start` and `close`. Channels are attached before the start."""
 
     def __init__(
-        self, store: ConversationStore, answer: AnswerTurn, most_turns: int, summaries: Summaries | None = None
+        self,
+        store: SqlConversationStore,
+        answer: AnswerTurn,
+        gpu: Gpu,
+        most_turns: int,
+        summaries: Summaries | None = None,
+        *,
+        rules: Rules = Rules(),  # noqa: B008 - frozen
+        free_bytes: Callable[[], int] | None = None,
     ) -> None:
         """A prompt may take `most_turns`; without `summaries`, older ones are forgotten to the model."""
-        self._store = store
-        self._answer = answer
-        self._most_turns = most_turns
-        self._summaries = summaries
-        # Weak: the lane of a thread is gone when nobody is in it.
-        self._lanes: WeakValueDictionary[ThreadKey, _Lane] = WeakValueDictionary()
+        self._store, self._jobs, self._gpu, self._summaries = store, store.jobs, gpu, summaries
+        self.rules = rules
+        self._free_bytes = free_bytes or (lambda: shutil.disk_usage(store.database.path.parent).free)
+        self._channels: dict[str, Channel] = {}
+        self._leases = Leases(store.jobs, rules)
+        self._outbox = Outbox(store.jobs, self._channels, rules, self._leases.sure)
+        self._attempts = Attempts(answer, store.jobs, self._outbox, most_turns)
+        self._lanes = Lanes(self._first_of)
+        self._tickets: dict[int, Ticket] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._refused_at: dict[str, float] = {}
+        self._unseen: set[int] = set()
+        self._closing = False
 
-    async def submit(self, inbound: Inbound, reply: Reply) -> Answer | None:
-        """Answers `inbound` into `reply`; None, without a word, if the message is known already.
+    def attach(self, channel: Channel) -> None:
+        """Answers of its platform go to `channel`; the jobs of others wait for a process that has theirs."""
+        self._channels[channel.platform] = channel
 
-        The question is stored before any work, the answer before it is delivered. Cancelled half-way,
-        the text so far is stored as incomplete. Raises `DataDirError` when the store cannot write.
+    async def start(self, *, alone: bool = True) -> None:
+        """Takes over what was left behind. `alone`: no other process can be at work on this database."""
+        jobs = await self._jobs.take_over(list(self._channels), alone=alone)
+        metrics.JOBS_RESUMED.inc(len(jobs))
+        if jobs:
+            log.warning("%d questions were left unfinished by the last run and go on now", len(jobs))
+        self._spawn(self._resume(jobs))
+        self._spawn(self._beat())
+        self._spawn(self._tell_positions())
+
+    # --------------------------------------------------------------------------------- from the channels
+
+    async def admit(self, inbound: Inbound) -> Admitted | None:
+        """Takes a message. When it returns, the message is on the disk and may be acknowledged.
+
+        None: it is known already, and to be acknowledged again. Raises `ThreadwiseError` if it could not be stored,
+        or on shutdown: then it must not be acknowledged, so that it comes again.
         """
-        lane = self._lanes.setdefault(inbound.thread, _Lane())
-        lane.questions += 1
-        try:
-            async with lane.lock:
-                turn_id = await self._store.ask(inbound)
-                if turn_id is None:
-                    return None
-                answer, turns = await self._run(inbound, turn_id, reply)
-        finally:
-            lane.questions -= 1
-        self._condense(inbound.thread, lane, turns, answer)
-        return answer
+        # In a task of its own: a channel that gives up waiting must not leave a job that nobody is at.
+        return await asyncio.shield(self._spawn(self._admit(inbound)))
 
-    def _condense(self, thread: ThreadKey, lane: _Lane, turns: int, answer: Answer) -> None:
+    async def edited(self, inbound: Inbound) -> Edited:
+        """A message has another text now; the channel may offer to answer it again."""
+        outcome = await self._store.changes.edit(inbound)
+        if outcome is Edited.STORED:
+            self._summarize_again(inbound.thread)
+        return outcome
+
+    async def deleted(self, thread: ThreadKey, message_id: str) -> None:
+        """A message is gone: so are its job, what we show for it unless it is final, and what we remember of it."""
+        found = await self._store.changes.delete(thread, message_id)
+        if found is None:
+            return
+        if found.remembered:
+            for ticket in self._tickets.values():
+                if ticket.job.thread == found.thread and ticket.job.message_id != message_id and ticket.task:
+                    # It may be about to tell the model what is gone.
+                    ticket.cancel(Verdict.AGAIN)
+            self._summarize_again(found.thread)
+        await self._sweep()
+
+    async def forget(self, thread: ThreadKey) -> int:
+        """Removes a conversation for good; how many turns it had."""
+        turns = await self._store.forget(thread)
+        await self._sweep()
+        return turns
+
+    def stop(self, job: int) -> None:
+        """The asker wants no more of the answer: what is there of it is final."""
+        if (ticket := self._tickets.get(job)) is not None:
+            ticket.cancel(Verdict.STOPPED)
+
+    async def ended(self, job: int) -> None:
+        """Returns when the job has ended. Raises `DataDirError` if its end could not be stored."""
+        if (ticket := self._tickets.get(job)) is not None:
+            await ticket.ended.wait()
+            if ticket.error is not None:
+                raise ticket.error
+
+    async def close(self, grace: float | None = None) -> None:
+        """Takes nothing more, lets answers that are under way end for `grace` seconds, leaves the rest to the next."""
+        grace = self.rules.grace if grace is None else grace
+        self._closing = True
+        runners = {ticket.runner: ticket for ticket in self._tickets.values() if ticket.runner is not None}
+        for runner, ticket in runners.items():
+            if ticket.job.state is JobState.QUEUED and not ticket.working:
+                runner.cancel()
+        if runners:
+            await asyncio.wait(runners, timeout=grace)
+        left = [*runners, *self._tasks, *self._lanes.tasks()]
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=2.0)
+        lives = [ticket.live.close() for ticket in self._tickets.values() if ticket.live is not None]
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*lives), 2.0)
+
+    # ------------------------------------------------------------------------------------------ admission
+
+    async def _admit(self, inbound: Inbound) -> Admitted | None:
+        if self._closing:
+            raise ThreadwiseError("Threadwise is stopping: send the message again in a minute.")
+        fault("K0")
+        try:
+            seat = self._take_seat(inbound)
+        except QueueFull as full:
+            return await self._refuse(inbound, str(full))
+        except DataDirError as full:
+            return await self._refuse(inbound, str(full))
+        try:
+            job = await self._jobs.admit(inbound)
+        except BaseException:
+            seat.leave()
+            raise
+        if job is None:
+            seat.leave()
+            return None
+        self._enter(job, seat)
+        fault("K1")
+        return Admitted(job=job.id)
+
+    def _take_seat(self, inbound: Inbound) -> Seat:
+        if self._free_bytes() < self.rules.free_bytes:
+            metrics.QUEUE_REFUSALS.labels(reason="disk").inc()
+            raise DataDirError(notices.DISK)
+        return self._gpu.enter(*_who_and_where(inbound.thread, inbound.author_id))
+
+    async def _refuse(self, inbound: Inbound, why: str) -> Admitted | None:
+        asker, now = _who_and_where(inbound.thread, inbound.author_id)[0], time.monotonic()
+        silent = now - self._refused_at.get(asker, -self.rules.refusal_every) < self.rules.refusal_every
+        channel = self._channels[inbound.thread.platform]
+        job = await self._jobs.refuse(inbound, [] if silent else channel.bodies(notices.notice(why)))
+        if job is None:
+            return None
+        metrics.JOBS_ENDED.labels(ending=Ending.REFUSED.value).inc()
+        if silent:
+            return Admitted(job=None, refused=True)
+        self._refused_at = {who: at for who, at in self._refused_at.items() if now - at < self.rules.refusal_every}
+        self._refused_at[asker] = now
+        self._enter(job)
+        return Admitted(job=job.id, refused=True)
+
+    def _enter(self, job: Job, seat: Seat | None = None, *, resumed: bool = False) -> None:
+        ticket = Ticket(job, doubtful=resumed)
+        self._tickets[job.id] = ticket
+        if job.state is JobState.QUEUED:
+            left = max(0.0, self.rules.ttl - job.age)
+            who, where = _who_and_where(job.thread, job.asker)
+            ticket.seat = seat or self._gpu.enter(who, where, enforce=False, ttl=left)
+            ticket.live = LiveMessage(ticket, self._outbox, self._jobs)
+            ticket.position = notices.position(ticket.seat.ahead, ticket.seat.wait_seconds)
+            ticket.live.start(ticket.position)
+        if job.turn is not None and job.state is not JobState.REMOVING:
+            self._lanes.wake(job.thread)
+        else:
+            ticket.runner = self._spawn(self._run(ticket))
+
+    # ----------------------------------------------------------------------------------------- the work
+
+    async def _first_of(self, thread: ThreadKey) -> bool:
+        job = await self.rules.patiently(lambda: self._jobs.next(thread))
+        ticket = self._tickets.get(job.id) if job is not None else None
+        if job is None or ticket is None or ticket.job.fence != job.fence or self._closing:
+            return False  # Who enters a ticket wakes the lane.
+        ticket.runner = asyncio.ensure_future(self._run(ticket))
+        try:
+            await asyncio.wait({ticket.runner})
+        except asyncio.CancelledError:
+            ticket.runner.cancel()
+            raise
+        return True
+
+    async def _run(self, ticket: Ticket) -> None:
+        outcome: tuple[Answer, int] | None = None
+        try:
+            if ticket.live is not None and ticket.job.state is JobState.QUEUED:
+                outcome = await self._attempts.run(ticket, ticket.live)
+                fault("K10")
+            await self._let_go(ticket)
+            await (
+                self._outbox.remove(ticket) if ticket.job.state is JobState.REMOVING else self._outbox.deliver(ticket)
+            )
+            ending = ticket.ending or (Ending.DELETED if ticket.job.state is JobState.REMOVING else None)
+            if ending is not None:
+                metrics.JOBS_ENDED.labels(ending=ending.value).inc()
+        except LeaseLost:
+            log.info("A job was given up: it was deleted, or another process has it")
+        except ChannelGone as gone:
+            log.info("An answer has no place any more: %s", gone)
+            await self._give_up(ticket)
+        except DataDirError as error:
+            ticket.error = error
+            self._unseen.add(ticket.job.id)
+        except Exception:
+            log.exception("A job ended on an unexpected error and is tried again")
+            await asyncio.sleep(self.rules.backoff(1))
+            await self._jobs.disown([ticket.job.id])
+        finally:
+            await self._leave(ticket)
+        if outcome is not None:
+            self._condense(ticket.job.thread, outcome[1], outcome[0])
+
+    async def _give_up(self, ticket: Ticket) -> None:
+        ticket.closing = True
+        metrics.JOBS_ENDED.labels(ending=JobState.UNDELIVERABLE.value).inc()
+        with suppress(LeaseLost):
+            await self.rules.patiently(lambda: self._jobs.end(ticket.job, JobState.UNDELIVERABLE))
+
+    async def _leave(self, ticket: Ticket) -> None:
+        """Nobody is at the ticket any more."""
+        await self._let_go(ticket)
+        if self._tickets.get(ticket.job.id) is ticket:
+            del self._tickets[ticket.job.id]
+        ticket.ended.set()
+
+    async def _let_go(self, ticket: Ticket) -> None:
+        """Of the line and of the live message: neither is needed any more."""
+        if ticket.seat is not None:
+            ticket.seat.leave()
+        if ticket.live is not None:
+            await ticket.live.close()
+
+    def _condense(self, thread: ThreadKey, turns: int, answer: Answer) -> None:
         """Lets the thread's older turns be condensed, unless the next question has the model's time already."""
         tight = answer.kept.turns_dropped > 0
-        if self._summaries is not None and not lane.questions and turns >= (MIN_PAIRS if tight else MAX_PAIRS):
+        waiting = any(ticket.job.thread == thread for ticket in self._tickets.values())
+        if self._summaries is not None and not waiting and turns >= (MIN_PAIRS if tight else MAX_PAIRS):
             self._summaries.start(thread, tight=tight)
 
-    async def _run(self, inbound: Inbound, turn_id: int, reply: Reply) -> tuple[Answer, int]:
-        """The answer, delivered, and the number of turns that stood before it, not summarized."""
-        shown = ""
+    def _summarize_again(self, thread: ThreadKey) -> None:
+        if self._summaries is not None:
+            self._summaries.again(thread)
 
-        async def show(text: str) -> None:
-            nonlocal shown
-            shown = text
-            await reply.show(text)
+    # --------------------------------------------------------------------------------- in the background
 
-        try:
-            memory = await self._store.history(inbound.thread, turn_id, self._most_turns)
-            question = Question(
-                text=inbound.text,
-                author=inbound.author,
-                history=tuple(memory.turns),
-                summary=memory.summary,
-            )
-            answer = await self._answer(question, show)
-        except BaseException:
-            # Whatever ends the turn, the conversation goes on: what was shown is kept, marked.
-            await asyncio.shield(self._store.finish(turn_id, _broken(shown), _state(_broken(shown))))
-            raise
-        try:
-            await self._store.finish(turn_id, answer, _state(answer))
-        finally:
-            await reply.finish(answer)
-        return answer, len(memory.turns)
+    async def _resume(self, jobs: list[Job]) -> None:
+        """Oldest first, in turn among the askers, and no faster than the platforms like."""
+        for job in fair_order(jobs):
+            if job.id not in self._tickets:
+                self._enter(job, resumed=True)
+            await asyncio.sleep(1 / self.rules.resumes_per_second)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self.rules.heartbeat)
+            try:
+                await self._sweep()
+            except DataDirError as error:
+                log.warning("The leases could not be extended: %s", error)
+
+    async def _sweep(self) -> None:
+        """Extends the leases, lets go of jobs that are lost, and takes those that nobody is at."""
+        known = dict(self._tickets)
+        ours = await self._leases.renew()
+        for id_, ticket in known.items():
+            if id_ not in ours and not ticket.closing and not ticket.ended.is_set():
+                ticket.cancel(Verdict.LOST)
+                if ticket.runner is None:
+                    self._spawn(self._drop(ticket))
+        for job in await self._jobs.take_over(list(self._channels), alone=False):
+            self._spawn(self._enter_after(known.get(job.id), job))
+
+    async def _drop(self, ticket: Ticket) -> None:
+        """Ends a ticket that was lost while it waited for its turn in the thread."""
+        await self._leave(ticket)
+        self._lanes.wake(ticket.job.thread)
+
+    async def _enter_after(self, before: Ticket | None, job: Job) -> None:
+        if before is not None:
+            await before.ended.wait()
+        self._enter(job, resumed=True)
+
+    async def _tell_positions(self) -> None:
+        """Where a waiting question stands: when that has changed, and not too often."""
+        while True:
+            await asyncio.sleep(self.rules.position_every)
+            for ticket in self._tickets.values():
+                if ticket.seat is None or ticket.live is None or ticket.working or ticket.live.text:
+                    continue
+                text = notices.position(ticket.seat.ahead, ticket.seat.wait_seconds)
+                if text != ticket.position:
+                    ticket.position = text
+                    ticket.live.show(text, Phase.WAITING)
+
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
 
-def _state(answer: Answer) -> TurnState:
-    if answer.stand_in:
-        return TurnState.FAILED
-    return TurnState.ANSWERED if answer.complete else TurnState.INCOMPLETE
-
-
-def _broken(shown: str) -> Answer:
-    query = Query(text="", status=QueryStatus.FAILED, reason=STOPPED)
-    return Answer(text=shown, query=query, complete=False, stand_in=not shown)
+def _who_and_where(thread: ThreadKey, asker: str) -> tuple[str, str]:
+    place = f"{thread.platform}/{thread.workspace}/{thread.channel}"
+    return f"{thread.platform}/{thread.workspace}/{asker}", place

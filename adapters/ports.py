@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
+from core.seat import Slot
+from core.shedding import ShedLevel
 from core.types import Answer, Citation, Degradation, Kept, QueryStatus, Question, Turn
 
 
@@ -33,6 +36,8 @@ class Inbound:
     """Display name: untrusted text."""
     text: str
     sent_at: datetime
+    order: str = ""
+    """Sorts, as text, like the messages of the thread (see `platform_order`); empty: in the order of arrival."""
 
 
 class TurnState(StrEnum):
@@ -43,6 +48,8 @@ class TurnState(StrEnum):
     """The answer was cut off or stopped: what was shown of it is history, since people ask on from there."""
     FAILED = "failed"
     """No answer, or a stand-in for one."""
+    DELETED = "deleted"
+    """The asker has deleted the question: nothing of it is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,26 +102,12 @@ class Backlog:
     conversation: int
     """The store's own id of the conversation: a forgotten thread that goes on is another one."""
     summary: str
+    revision: int
+    """How often something was taken out of the conversation or changed in it."""
     covered: int
     """The watermark: the summary holds the turns up to this `seq`, and none after it."""
     turns: Sequence[tuple[int, Turn]]
     """All pairs after the watermark with their `seq`, oldest first."""
-
-
-class ConversationStore(Protocol):
-    """The memory of conversations."""
-
-    async def ask(self, inbound: Inbound) -> int | None:
-        """Stores the question, in the order of calls; its turn id, or None if the message is known."""
-        ...
-
-    async def finish(self, turn_id: int, answer: Answer, state: TurnState) -> None:
-        """Stores what was searched, answered, cited and degraded, in one transaction."""
-        ...
-
-    async def history(self, thread: ThreadKey, before: int, limit: int) -> Memory:
-        """What the thread holds before turn id `before`: its summary and the newest `limit` pairs after that."""
-        ...
 
 
 class SummaryStore(Protocol):
@@ -127,7 +120,7 @@ class SummaryStore(Protocol):
     async def condense(self, backlog: Backlog, upto: int, summary: str) -> bool:
         """Puts `summary` in the place of the backlog's and its watermark at `upto`, in one transaction.
 
-        False, and nothing is changed, if the watermark has moved or the conversation was forgotten since.
+        False, and nothing is changed, if the watermark has moved since, or something was deleted or edited.
         """
         ...
 
@@ -143,25 +136,119 @@ class Threads(Protocol):
         """Oldest first."""
         ...
 
-    async def forget(self, thread: ThreadKey) -> int:
-        """Removes the conversation for good; how many turns it had."""
+    async def abandon(self, platform: str) -> list[str]:
+        """Ends what a killed process left unanswered on a platform that does not go on; the questions."""
         ...
 
 
 Show = Callable[[str], Awaitable[None]]
 """Given the whole text so far, each time it has grown; what it was given before is a part of it."""
 
-AnswerTurn = Callable[[Question, Show], Awaitable[Answer]]
-"""The function from a question to its answer that the dispatcher is given."""
 
+class Seat(Protocol):
+    """The place of one question in the line for the model."""
+
+    @property
+    def ahead(self) -> int:
+        """Questions that are served before this one."""
+        ...
+
+    @property
+    def wait_seconds(self) -> float | None:
+        """About how long that takes; None if nobody knows yet."""
+        ...
+
+    @property
+    def level(self) -> ShedLevel:
+        """What is left out now, since many wait."""
+        ...
+
+    @property
+    def patience_seconds(self) -> float:
+        """How long a call that may be left out waits for its slot."""
+        ...
+
+    def slot(self, cost: int, *, optional: bool = False) -> AbstractAsyncContextManager[Slot]:
+        """The model, for one call of so many tokens: waits until it is free. See `core.seat`."""
+        ...
+
+    def leave(self) -> None:
+        """Gives the place back; may be called again."""
+        ...
+
+
+class Gpu(Protocol):
+    """The line for the model."""
+
+    def enter(self, asker: str, place: str, *, enforce: bool = True, ttl: float | None = None) -> Seat:
+        """A place at the end of the line. Raises `QueueFull`, unless the question was accepted before: then `ttl`
+        is what is left of the seconds that it may wait."""
+        ...
+
+
+AnswerTurn = Callable[[Question, Show, Seat], Awaitable[Answer]]
+"""The function from a question to its answer that the dispatcher is given."""
 
 Summarize = Callable[[str, Sequence[Turn]], Awaitable[str | None]]
 """From the earlier summary and the turns that leave the window to the new summary; None if it could not be made."""
 
 
-class Reply(Protocol):
-    """One reply in a thread: shown while it grows, then settled."""
+class Phase(StrEnum):
+    """What a message of ours shows."""
 
-    async def show(self, text: str) -> None: ...
+    WAITING = "waiting"
+    """A word about what is going on."""
+    GROWING = "growing"
+    """The answer so far, as plain text of any length: the channel shows what fits."""
+    FINAL = "final"
+    """One of the bodies that the channel made of the answer."""
 
-    async def finish(self, answer: Answer) -> None: ...
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Post:
+    """One message of ours, as it is to look now."""
+
+    thread: ThreadKey
+    reply_to: str
+    """Id of the question: the message refers to it, so that it can be found again."""
+    key: str
+    """16 hexadecimal digits that name the question; with `part`, the same at every try (a nonce, metadata)."""
+    part: int
+    """From 0. An answer that is too long for one message has several."""
+    body: str
+    phase: Phase
+
+
+class Channel(Protocol):
+    """Messages on one platform. Each call is one request; whoever calls repeats it.
+
+    Raises `ChannelBusy` when told to wait, `ChannelGone` when no try will ever help, and `ChannelError` for
+    everything else: lost connections, timeouts, errors of the server. After that one the call may have worked.
+    """
+
+    platform: str
+    pace: float
+    """Seconds between two edits of one message."""
+
+    def bodies(self, answer: Answer) -> Sequence[str]:
+        """The messages that show `answer` with its remarks and sources, at least one."""
+        ...
+
+    async def open(self, post: Post) -> str:
+        """Creates the message; its id."""
+        ...
+
+    async def find(self, post: Post) -> Sequence[str]:
+        """The ids of all our messages that refer to `post.reply_to` (any part), oldest first."""
+        ...
+
+    async def edit(self, message_id: str, post: Post) -> None: ...
+
+    async def remove(self, message_id: str, post: Post) -> None:
+        """Deletes the message; no error if it is gone."""
+        ...
+
+
+def platform_order(message_id: str) -> str:
+    """An `Inbound.order` for ids that are numbers: Discord's snowflakes, Slack's `ts`. As text, "9" is after "10"."""
+    return ".".join(number.rjust(20, "0") for number in message_id.split("."))

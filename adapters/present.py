@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from adapters import notices
 from core.types import CARRIED_OVER, Answer, Citation, titled
 
 CUT_OFF = "(cut off: the model stopped in the middle)"
@@ -9,6 +10,7 @@ AT_LIMIT = "(cut at the longest answer allowed)"
 FILTERED = "(cut by the model's content filter)"
 NO_SOURCE = "(no source was cited: check this answer)"
 CARRIED = "(nothing new was found for this: the passages are those of the question before)"
+STOPPED = "(stopped)"
 TOO_LONG = "(your message was long: only its beginning was read)"
 
 
@@ -18,6 +20,8 @@ def remarks(answer: Answer) -> list[str]:
     reasons = {(mark.stage, mark.reason) for mark in answer.degraded}
     if ("question", "too_long") in reasons:
         lines.append(TOO_LONG)
+    if ("generate", notices.STOPPED) in reasons:
+        return [*lines, STOPPED]
     if answer.stand_in:
         return lines
     if not answer.complete:

@@ -34,7 +34,15 @@ class Summaries:
             return
         task = asyncio.create_task(self._catch_up(thread, tight))
         self._running[thread] = task
-        task.add_done_callback(lambda _: self._running.pop(thread))
+        task.add_done_callback(lambda _: self._running.pop(thread, None))
+
+    def again(self, thread: ThreadKey) -> None:
+        """Something was taken out of `thread`: what is being condensed of it must not be used, nor asked for."""
+        if (task := self._running.get(thread)) is not None:
+            task.cancel()
+            task.add_done_callback(lambda _: self.start(thread))
+        else:
+            self.start(thread)
 
     async def idle(self) -> None:
         """Returns when nothing is being condensed."""

@@ -17,15 +17,15 @@ from typing import Final, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from adapters.dispatcher import STOPPED, Dispatcher
+from adapters.dispatcher import Dispatcher
+from adapters.notices import STOPPED
 from adapters.piped import piped_lines
 from adapters.ports import Inbound, StoredTurn, ThreadInfo, ThreadKey, Threads, TurnState
 from adapters.present import source_lines
-from adapters.terminal_reply import TerminalReply, printable
+from adapters.terminal_screen import PLATFORM, TerminalScreen, printable
 from core.errors import DataDirError
-from core.types import Answer, QueryStatus
+from core.types import QueryStatus
 
-PLATFORM: Final = "terminal"
 LISTED_THREADS: Final = 20
 MOST_DIGITS: Final = 9
 """Of a number that somebody types; Python itself refuses more than 4300."""
@@ -61,6 +61,7 @@ class TerminalChannel:
         self._stdin = stdin
         self._console = console
         self._interactive = stdin.isatty() and console.is_terminal
+        dispatcher.attach(TerminalScreen(console, streams=self._interactive))
         self._thread = _new_thread()
         self._listed: list[ThreadInfo] = []
         self._all_stored = True
@@ -77,6 +78,9 @@ class TerminalChannel:
 
     async def run(self) -> bool:
         """Until end of file, `/quit` or Ctrl-D. False if something could not be stored meanwhile."""
+        for text in await self._threads.abandon(PLATFORM):
+            self._say(f'Not answered, since Threadwise was stopped: "{_short(text)}"', style="yellow")
+        await self._dispatcher.start()
         lines = self._typed_lines() if self._interactive else self._piped_lines()
         async with contextlib.aclosing(lines):
             async for line in lines:
@@ -110,15 +114,13 @@ class TerminalChannel:
             text=text,
             sent_at=datetime.now(UTC),
         )
-        reply = TerminalReply(self._console, streams=self._interactive)
-        task = asyncio.ensure_future(self._dispatcher.submit(inbound, reply))
-        with _interrupt_cancels(task), reply.waiting():
-            try:
-                await task
-            except asyncio.CancelledError:
-                if not task.cancelled() or (current := asyncio.current_task()) is None or current.cancelling():
-                    raise
-                reply.stopped()
+        admitted = await self._dispatcher.admit(inbound)
+        if admitted is None or admitted.job is None:
+            self._say("Not taken, for the reason told before.", style="yellow")
+            return
+        job = admitted.job
+        with _on_interrupt(lambda: self._dispatcher.stop(job)):
+            await self._dispatcher.ended(job)
 
     async def _new(self, _: str) -> None:
         self._thread = _new_thread()
@@ -187,7 +189,7 @@ class TerminalChannel:
         self._say(f"Tokens:   about {kept.prompt_tokens} of {kept.budget} for the prompt")
 
     async def _forget(self, _: str) -> None:
-        turns = await self._threads.forget(self._thread)
+        turns = await self._dispatcher.forget(self._thread)
         self._thread = _new_thread()
         self._listed = []
         self._say(f"Removed {turns} turn{'s' if turns != 1 else ''} for good. This is a new thread.")
@@ -226,12 +228,12 @@ class TerminalChannel:
 
 
 @contextlib.contextmanager
-def _interrupt_cancels(task: asyncio.Task[Answer | None]) -> Iterator[None]:
-    """Ctrl-C cancels `task` instead of the program."""
+def _on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C calls `stop` instead of ending the program."""
     loop = asyncio.get_running_loop()
     before = signal.getsignal(signal.SIGINT)
     try:
-        loop.add_signal_handler(signal.SIGINT, task.cancel)
+        loop.add_signal_handler(signal.SIGINT, stop)
     except (NotImplementedError, RuntimeError, ValueError):  # Windows, or not the main thread
         yield
         return

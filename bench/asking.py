@@ -1,11 +1,13 @@
-"""A question from nobody in particular, and a reply that nobody sees."""
+"""A question from nobody in particular, and a channel that nobody sees."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from adapters.ports import Inbound, ThreadKey
+from adapters.dispatcher import Dispatcher
+from adapters.ports import Inbound, Post, ThreadKey
 from core.types import Answer
 
 
@@ -13,7 +15,7 @@ def inbound(thread: str, text: str) -> Inbound:
     """`text` as a message in the thread of that name."""
     return Inbound(
         message_id=f"{thread}-{time.monotonic_ns()}",
-        thread=ThreadKey(platform="bench", workspace="w", channel="c", thread=thread),
+        thread=ThreadKey(platform=Unseen.platform, workspace="w", channel="c", thread=thread),
         author_id="1",
         author="bench",
         text=text,
@@ -22,8 +24,33 @@ def inbound(thread: str, text: str) -> Inbound:
 
 
 class Unseen:
-    """A `Reply` that shows nothing."""
+    """A `Channel` whose requests cost nothing. It keeps the answers."""
 
-    async def show(self, text: str) -> None: ...
+    platform = "bench"
+    pace = 0.0
 
-    async def finish(self, answer: Answer) -> None: ...
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+
+    def bodies(self, answer: Answer) -> Sequence[str]:
+        self.answers.append(answer)
+        return [answer.text]
+
+    async def open(self, post: Post) -> str:
+        return post.key
+
+    async def find(self, post: Post) -> Sequence[str]:
+        return []
+
+    async def edit(self, message_id: str, post: Post) -> None: ...
+
+    async def remove(self, message_id: str, post: Post) -> None: ...
+
+
+async def answered(dispatcher: Dispatcher, channel: Unseen, message: Inbound) -> Answer:
+    """The answer to `message`, when it is delivered."""
+    admitted = await dispatcher.admit(message)
+    assert admitted is not None
+    assert admitted.job is not None, "refused"
+    await dispatcher.ended(admitted.job)
+    return channel.answers[-1]

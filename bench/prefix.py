@@ -14,7 +14,7 @@ import httpx
 
 from adapters.dispatcher import Dispatcher
 from adapters.summaries import Summaries
-from bench.asking import Unseen, inbound
+from bench.asking import Unseen, answered, inbound
 from bench.embedded import engine, tokens
 from bench.figures import Figure, Result
 from bench.run import DOCS, Run, settings_for
@@ -131,16 +131,15 @@ async def _talk(run: Run, data_dir: Path, started: Engine) -> tuple[_Recording, 
         model = _Recording(app.pipeline.model)
         pipeline = replace(app.pipeline, model=model)
         summaries = Summaries(app.store, in_background(pipeline, app.gpu.background()).summarize)
-        dispatcher = Dispatcher(app.store, in_line(pipeline, app.gpu), MAX_TURNS, summaries)
-        answers = []
+        dispatcher = Dispatcher(app.store, in_line(pipeline), app.gpu, MAX_TURNS, summaries)
+        dispatcher.attach(channel := Unseen())
         for number, question in enumerate(QUESTIONS):
-            answer = await dispatcher.submit(inbound("t", question), Unseen())
-            assert answer is not None
-            answers.append(answer)
+            await answered(dispatcher, channel, inbound("t", question))
             # Somebody who reads an answer before asking on gives the summary its time.
             await summaries.idle()
             run.advance("turns", number + 1, len(QUESTIONS))
-    return model, answers
+        await dispatcher.close()
+    return model, channel.answers
 
 
 async def _passage_tokens(started: Engine, calls: Sequence[Call]) -> list[int]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from adapters.dispatcher import Dispatcher
-from adapters.ports import ConversationStore, Inbound, Memory, ThreadKey, TurnState
-from bench.asking import Unseen, inbound
+from adapters.store import SqlConversationStore
+from adapters.store.database import Database
+from bench.asking import Unseen, answered, inbound
 from bench.figures import Figure, Result
 from bench.process import scripted_settings
 from bench.run import Run, settings_for
@@ -27,6 +27,8 @@ from core.index.search import IndexRetriever
 from core.pipeline import Pipeline
 from core.types import Answer, QueryStatus
 from core.window import MAX_TURNS
+
+T = TypeVar("T")
 
 GOAL_MS: Final = 5.0
 PASSAGES: Final = 400
@@ -70,30 +72,15 @@ class _Turn:
         return self.wall - self.asleep
 
 
-class _TimedStore:
-    """A `ConversationStore` that keeps the seconds spent in it."""
+class _TimedDatabase(Database):
+    """A database that keeps the seconds spent in its transactions."""
 
-    def __init__(self, store: ConversationStore) -> None:
-        self._store = store
-        self.seconds = 0.0
+    seconds = 0.0
 
-    async def ask(self, inbound: Inbound) -> int | None:
-        with self._timed():
-            return await self._store.ask(inbound)
-
-    async def finish(self, turn_id: int, answer: Answer, state: TurnState) -> None:
-        with self._timed():
-            await self._store.finish(turn_id, answer, state)
-
-    async def history(self, thread: ThreadKey, before: int, limit: int) -> Memory:
-        with self._timed():
-            return await self._store.history(thread, before, limit)
-
-    @contextmanager
-    def _timed(self) -> Iterator[None]:
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
         start = time.perf_counter()
         try:
-            yield
+            return await super().run(work)
         finally:
             self.seconds += time.perf_counter() - start
 
@@ -131,14 +118,18 @@ async def _measured(run: Run, data_dir: Path, meter: Meter) -> list[_Turn]:
         settings = settings_for(data_dir, **scripted_settings(url))
         async with open_app(settings, lambda _: None) as app:
             await ingest_documents(texts.documents, app.index)
-            store = _TimedStore(app.store)
-            dispatcher = Dispatcher(store, in_line(_metered(app, meter), app.gpu), MAX_TURNS)
+            database = _TimedDatabase(app.store.database.path)
+            await database.connect()
+            dispatcher = Dispatcher(SqlConversationStore(database), in_line(_metered(app, meter)), app.gpu, MAX_TURNS)
+            dispatcher.attach(channel := Unseen())
             turns = []
             for number, (thread, first, question) in enumerate(_questions(texts.questions)):
-                turn = await _turn(dispatcher, store, meter, thread, question, first=first)
+                turn = await _turn(dispatcher, channel, database, meter, thread, question, first=first)
                 if number >= WARM_UP * TURNS:
                     turns.append(turn)
                 run.advance("turns", number + 1, len(texts.questions))
+            await dispatcher.close()
+            await database.close()
     return turns
 
 
@@ -155,28 +146,35 @@ def _questions(asked: Sequence[str]) -> Iterator[tuple[str, bool, str]]:
 
 
 async def _turn(
-    dispatcher: Dispatcher, store: _TimedStore, meter: Meter, thread: str, question: str, *, first: bool
+    dispatcher: Dispatcher,
+    channel: Unseen,
+    database: _TimedDatabase,
+    meter: Meter,
+    thread: str,
+    question: str,
+    *,
+    first: bool,
 ) -> _Turn:
     message = inbound(thread, question)
-    in_store = store.seconds
+    in_store = database.seconds
     asleep, in_calls = meter.asleep, meter.in_calls
     wall, processor = time.perf_counter(), time.process_time()
-    answer = await dispatcher.submit(message, Unseen())
+    answer = await answered(dispatcher, channel, message)
     turn = _Turn(
         first=first,
         wall=time.perf_counter() - wall,
         in_calls=meter.in_calls - in_calls,
         asleep=meter.asleep - asleep,
         processor=time.process_time() - processor,
-        store=store.seconds - in_store,
+        store=database.seconds - in_store,
     )
     _check(answer, first=first)
     return turn
 
 
-def _check(answer: Answer | None, *, first: bool) -> None:
+def _check(answer: Answer, *, first: bool) -> None:
     """A turn that fell back somewhere would be measured without its work."""
     wanted = QueryStatus.SKIPPED if first else QueryStatus.REWRITTEN
-    if answer is None or answer.degraded or not answer.citations or answer.query.status is not wanted:
-        found = answer and (answer.query, answer.degraded, answer.text[:80])
+    if answer.degraded or not answer.citations or answer.query.status is not wanted:
+        found = answer.query, answer.degraded, answer.text[:80]
         raise RuntimeError(f"a scripted turn did not go as planned: {found}")

@@ -13,7 +13,8 @@ from typing import Final, Literal
 import httpx
 
 from adapters.dispatcher import Dispatcher
-from adapters.ports import AnswerTurn, Show
+from adapters.ports import AnswerTurn, Seat, Show
+from adapters.rules import Rules
 from adapters.store import SqlConversationStore
 from adapters.summaries import Summaries
 from bot.config import ENDPOINT, LOCAL, Settings
@@ -46,8 +47,11 @@ CHECK_SECONDS: Final = 3600.0
 """Between two checks of the vectors."""
 DEFAULT_PARALLEL: Final = 1
 """Ollama answers one call at a time unless it is told otherwise, and does not say so; of others nothing is known."""
-OUTAGE_SECONDS_AT_A_TERMINAL: Final = 2.0
-"""Whoever looks at a cursor would rather have the passages than an answer when the model is back."""
+AT_A_TERMINAL: Final = QueueLimits(outage_seconds=2.0), Rules(store_patience=5.0, grace=0.0)
+"""Whoever looks at a cursor would rather have the passages than an answer when the model is back, and would not wait
+for a disk that is full."""
+IN_THREADS: Final = QueueLimits(), Rules()
+"""On a chat platform a question waits, and says so."""
 PROBE_TEXT: Final = "Can you read this?"
 PROBE_SECONDS: Final = 10.0
 
@@ -88,8 +92,15 @@ async def open_index_only(settings: Settings, tell: Tell) -> AsyncIterator[Index
 
 
 @asynccontextmanager
-async def open_app(settings: Settings, tell: Tell, running: Engine | None = None) -> AsyncIterator[App]:
+async def open_app(
+    settings: Settings,
+    tell: Tell,
+    running: Engine | None = None,
+    waits: tuple[QueueLimits, Rules] = AT_A_TERMINAL,
+) -> AsyncIterator[App]:
     """Everything a channel needs; with the embedded models of `running`, if that is given, which stays open.
+
+    The dispatcher is not started: channels are attached first. It is closed at the end, after its grace.
 
     Raises `ThreadwiseError` with one line on what is wrong.
     """
@@ -97,24 +108,25 @@ async def open_app(settings: Settings, tell: Tell, running: Engine | None = None
         stack.enter_context(lock_data_dir(settings.data_dir))
         store = await SqlConversationStore.open(settings.data_dir / DATABASE)
         stack.push_async_callback(store.close)
-        if interrupted := await store.recover():
-            log.warning("%d questions were left unanswered by the last run", interrupted)
         engine = running or await _engine(settings, stack, tell, chat=_needs_gemma(settings))
         index = await _index(settings, engine, stack, settings.data_dir)
         pipeline, slots = await _pipeline(settings, engine, index, stack)
-        gpu = Gpu(slots, limits=QueueLimits(outage_seconds=OUTAGE_SECONDS_AT_A_TERMINAL))
+        limits, rules = waits
+        gpu = Gpu(slots, limits=limits)
         calls = f"{slots} call{'s' if slots > 1 else ''} at a time"
         context = f"{pipeline.limits.context_tokens} tokens of context, {calls}"
         summaries = Summaries(store, in_background(pipeline, gpu.background()).summarize)
         stack.push_async_callback(summaries.close)
         watch = asyncio.create_task(_keep_sound(index))
         stack.push_async_callback(_cancelled, watch)
+        dispatcher = Dispatcher(store, in_line(pipeline), gpu, MAX_TURNS, summaries, rules=rules)
+        stack.push_async_callback(dispatcher.close)
         yield App(
             store=store,
             index=index,
             pipeline=pipeline,
             gpu=gpu,
-            dispatcher=Dispatcher(store, in_line(pipeline, gpu), MAX_TURNS, summaries),
+            dispatcher=dispatcher,
             embedded=settings.llm_base_url is None,
             about=f"Model: {pipeline.model!r}, {context}.",
         )
@@ -139,12 +151,11 @@ async def open_bench(settings: Settings, directory: Path, tell: Tell) -> AsyncIt
         yield Bench(index=index, pipeline=pipeline)
 
 
-def in_line(pipeline: Pipeline, gpu: Gpu) -> AnswerTurn:
-    """The answer function of `pipeline`, on a seat. At a terminal there is one person and one place."""
+def in_line(pipeline: Pipeline) -> AnswerTurn:
+    """`pipeline`, each turn of which waits on its seat for the model."""
 
-    async def answer(question: Question, show: Show) -> Answer:
-        with gpu.enter("", "") as seat:
-            return await on_seat(pipeline, seat).answer(question, show)
+    async def answer(question: Question, show: Show, seat: Seat) -> Answer:
+        return await on_seat(pipeline, seat).answer(question, show)
 
     return answer
 

@@ -10,6 +10,10 @@ ThreadwiseError             one line for people: what happened and what to do
 ├── RetrievalError          the documents could not be searched
 │   ├── IndexOutdated       the index was built with another embedding model
 │   └── EmbedderError       the embedding endpoint failed
+├── ChannelError            a chat platform did not do what it was asked; it may have, though
+│   ├── ChannelBusy         asked to wait; nothing was done
+│   └── ChannelGone         the message or its place is gone, or we may not write there: final
+├── LeaseLost               somebody else has the job now
 └── ModelError              the chat model failed
     ├── ModelUnavailable    refused, unreachable, overloaded or loading: asking later may work
     ├── ModelTimeout        a deadline passed: connect, first token, gap or wall
@@ -84,6 +88,27 @@ class IndexOutdated(RetrievalError):
 
 class EmbedderError(RetrievalError):
     """The embedding endpoint failed."""
+
+
+class ChannelError(ThreadwiseError):
+    """The chat platform could not be reached, or its reply was lost."""
+
+    def __init__(self, message: str = "", *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds after which the platform wants to be asked again, if it said so."""
+
+
+class ChannelBusy(ChannelError):
+    """The chat platform asked to wait."""
+
+
+class ChannelGone(ChannelError):
+    """The message or its place on the chat platform is gone."""
+
+
+class LeaseLost(ThreadwiseError):
+    """Somebody else has the job now."""
 
 
 class ModelError(ThreadwiseError):

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
 from core.pipeline import Pipeline
-from core.queued_model import QueuedModel
-from core.seat import Background, Seat
+from core.queued_model import Line, QueuedModel
+from core.seat import Background
 from core.shedding import ShedLevel
 
 SHED_ANSWER_TOKENS: Final = 512
 """Longest answer under load."""
 
 
-def on_seat(pipeline: Pipeline, seat: Seat) -> Pipeline:
+class JobLine(Line, Protocol):
+    """Where the calls of one job wait: a `Seat`, or what stands before one."""
+
+    @property
+    def level(self) -> ShedLevel: ...
+
+    @property
+    def patience_seconds(self) -> float: ...
+
+
+def on_seat(pipeline: Pipeline, seat: JobLine) -> Pipeline:
     """`pipeline` for the job that has `seat`, leaving out what the load says now."""
     return _in_line(shed(pipeline, seat.level), seat)
 
@@ -33,6 +43,6 @@ def shed(pipeline: Pipeline, level: ShedLevel) -> Pipeline:
     return replace(pipeline, level=level, limits=limits)
 
 
-def _in_line(pipeline: Pipeline, line: Seat | Background) -> Pipeline:
+def _in_line(pipeline: Pipeline, line: JobLine | Background) -> Pipeline:
     limits = replace(pipeline.limits, slot_seconds=line.patience_seconds)
     return replace(pipeline, model=QueuedModel(pipeline.model, line), limits=limits)

@@ -65,7 +65,7 @@ QUEUE_WAIT = Histogram(
 )
 QUEUE_REFUSALS = Counter(
     "rag_queue_refusals_total",
-    "Questions refused since too many wait, by whose limit: total, asker, place.",
+    "Questions refused since too many wait, by whose limit: total, asker, place; or the disk.",
     ["reason"],
 )
 SHED_LEVEL = Gauge(
@@ -75,7 +75,21 @@ SLOTS_IN_USE = Gauge("rag_model_slots_in_use", "Calls to the chat model in fligh
 SLOTS = Gauge("rag_model_slots", "Calls to the chat model that may be in flight at a time.")
 MODEL_UP = Gauge("rag_model_up", "1 while the chat model takes calls, 0 while questions wait for it.")
 
-for _reason in ("total", "asker", "place"):
+JOBS_ENDED = Counter(
+    "rag_jobs_ended_total",
+    "Questions by how they ended: answered, stopped, failed, expired, refused, undeliverable, deleted.",
+    ["ending"],
+)
+CHANNEL_RETRIES = Counter(
+    "rag_channel_retries_total", "Requests to a chat platform that have to be repeated, by kind of reason.", ["reason"]
+)
+JOBS_RESUMED = Counter("rag_jobs_resumed_total", "Questions taken over from a process that ended.")
+LOOP_LAG = Gauge("rag_loop_lag_seconds", "How late the event loop is.")
+LOOP_BLOCKED = Counter("rag_loop_blocked_total", "Times that something blocked the event loop for a second or more.")
+
+for _ending in ("answered", "stopped", "failed", "expired", "refused", "undeliverable", "deleted"):
+    JOBS_ENDED.labels(ending=_ending)
+for _reason in ("total", "asker", "place", "disk"):
     QUEUE_REFUSALS.labels(reason=_reason)
 for _state in ("waiting", "begun"):
     QUEUE_JOBS.labels(state=_state)

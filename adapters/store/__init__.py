@@ -6,7 +6,12 @@ migrations/    how the tables came to be, step by step (Alembic)
 models.py      the tables
 columns.py     column types that take any text and any clock
 rows.py        rows <-> the values of `adapters.ports` and `core.types`
-store.py       the `ConversationStore`
+store.py       conversations: lists, summaries, forgetting
+window.py      what of a conversation goes into a prompt
+jobs.py        inbox, jobs, outbox: taken once, worked on by one process, answered in one place
+job_rows.py    their rows <-> values
+changes.py     questions that their askers edit or delete
+ticks.py       how long ago something was, whatever the wall clock says
 faults.py      SQL and file errors -> `DataDirError`
 """
 

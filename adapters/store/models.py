@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Integer, MetaData, String, UniqueConstraint
+from sqlalchemy import Float, ForeignKey, Index, Integer, MetaData, String, UniqueConstraint
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from adapters.store.columns import AnyJson, AnyText, Moment
@@ -44,6 +44,8 @@ class ThreadRow(Row):
     summary_seq: Mapped[int] = mapped_column(Integer, default=0)
     """The summary covers the turns up to this `seq`."""
     summary: Mapped[str] = mapped_column(AnyText, default="")
+    revision: Mapped[int] = mapped_column(Integer, default=0)
+    """Grows when a turn is deleted or edited: a summary of what was there before must not come back."""
 
 
 class TurnRow(Row):
@@ -61,6 +63,7 @@ class TurnRow(Row):
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
     thread_id: Mapped[int] = mapped_column(ForeignKey("threads.id", ondelete="CASCADE"))
     seq: Mapped[int] = mapped_column(Integer)
+    """The order of answering: that of the platform among all that wait, then that of arrival."""
     platform: Mapped[str] = mapped_column(AnyText)
     workspace: Mapped[str] = mapped_column(AnyText)
     channel: Mapped[str] = mapped_column(AnyText)
@@ -68,6 +71,8 @@ class TurnRow(Row):
     state: Mapped[str] = mapped_column(String(16))
     asked_at: Mapped[datetime] = mapped_column(Moment)
     answered_at: Mapped[datetime | None] = mapped_column(Moment)
+    edited_at: Mapped[datetime | None] = mapped_column(Moment)
+    """When `typed` was last replaced by what the asker made of it."""
     query_status: Mapped[str | None] = mapped_column(String(16))
     prompt_tokens: Mapped[int | None] = mapped_column(Integer)
     completion_tokens: Mapped[int | None] = mapped_column(Integer)
@@ -83,3 +88,58 @@ class TurnRow(Row):
     degraded: Mapped[list[dict[str, Any]]] = mapped_column(AnyJson, default=list)
     kept: Mapped[dict[str, int]] = mapped_column(AnyJson, default=dict)
     timings: Mapped[dict[str, float]] = mapped_column(AnyJson, default=dict)
+
+
+class InboxRow(Row):
+    """A message that was taken, once and for ever; what it says is in its turn alone, where it can be deleted."""
+
+    __tablename__ = "inbox"
+    __table_args__ = (UniqueConstraint("platform", "workspace", "channel", "message_id"),)
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    platform: Mapped[str] = mapped_column(AnyText)
+    workspace: Mapped[str] = mapped_column(AnyText)
+    channel: Mapped[str] = mapped_column(AnyText)
+    thread: Mapped[str] = mapped_column(AnyText)
+    message_id: Mapped[str] = mapped_column(AnyText)
+    order_key: Mapped[str] = mapped_column(AnyText)
+    received_at: Mapped[datetime] = mapped_column(Moment)
+
+
+class JobRow(Row):
+    """What is to become of a message, and who is at it."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (Index("ix_jobs_state", "state"), {"sqlite_autoincrement": True})
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    inbox_id: Mapped[int] = mapped_column(ForeignKey("inbox.id", ondelete="CASCADE"), unique=True)
+    turn_id: Mapped[int | None] = mapped_column(ForeignKey("turns.id", ondelete="SET NULL"), unique=True)
+    asker: Mapped[str] = mapped_column(AnyText)
+    state: Mapped[str] = mapped_column(String(16))
+    ending: Mapped[str | None] = mapped_column(String(16))
+    attempts: Mapped[int] = mapped_column(Integer, default=0)
+    fence: Mapped[int] = mapped_column(Integer, default=1)
+    lease_owner: Mapped[str] = mapped_column(String(32))
+    """Empty: nobody is at it."""
+    lease_boot: Mapped[str] = mapped_column(String(64))
+    lease_until: Mapped[float] = mapped_column(Float)
+    """Seconds of the clock of `lease_boot`."""
+    boot: Mapped[str] = mapped_column(String(64))
+    ticks: Mapped[float] = mapped_column(Float)
+    """When it was admitted, by the clock of `boot`: a wall clock jumps."""
+
+
+class PartRow(Row):
+    """One message of ours, from before it is created until it is delivered."""
+
+    __tablename__ = "outbox"
+    __table_args__ = (UniqueConstraint("job_id", "part"),)
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    job_id: Mapped[int] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    part: Mapped[int] = mapped_column(Integer)
+    key: Mapped[str] = mapped_column(String(16))
+    message_id: Mapped[str | None] = mapped_column(AnyText)
+    body: Mapped[str | None] = mapped_column(AnyText)
+    delivered: Mapped[bool] = mapped_column(default=False)

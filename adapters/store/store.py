@@ -1,36 +1,39 @@
-"""The `ConversationStore` over SQL. Every method is one transaction; none is open between two calls."""
+"""The memory of conversations over SQL. Every method is one transaction; none is open between two calls."""
 
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from pathlib import Path
 
-from sqlalchemy import ColumnElement, and_, delete, func, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import and_, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
-from adapters.ports import Backlog, Inbound, Memory, StoredTurn, ThreadInfo, ThreadKey, TurnState
+from adapters.jobs import OPEN, Ending, JobState
+from adapters.ports import Backlog, StoredTurn, ThreadInfo, ThreadKey
+from adapters.store.changes import SqlChanges
 from adapters.store.database import BUSY_TIMEOUT, Database
 from adapters.store.faults import backups_of
 from adapters.store.files import prepare
-from adapters.store.models import ThreadRow, TurnRow
-from adapters.store.rows import new_thread, new_turn, remembered, settled, stored_turn
-from core.errors import ThreadwiseError
-from core.types import Answer
-
-ATTEMPTS = 5
+from adapters.store.job_rows import is_in
+from adapters.store.jobs import LEASE_SECONDS, SqlJobs
+from adapters.store.models import InboxRow, JobRow, PartRow, ThreadRow, TurnRow
+from adapters.store.rows import remembered, stored_turn
+from adapters.store.window import is_thread, uncovered
 
 
 class SqlConversationStore:
     """The memory of conversations. Open it with `open`, and close it."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, lease_seconds: float = LEASE_SECONDS) -> None:
         self.database = database
+        self.jobs = SqlJobs(database, lease_seconds)
+        self.changes = SqlChanges(database)
 
     @classmethod
-    async def open(cls, path: Path | str, *, busy_timeout: float = BUSY_TIMEOUT) -> SqlConversationStore:
+    async def open(
+        cls, path: Path | str, *, busy_timeout: float = BUSY_TIMEOUT, lease_seconds: float = LEASE_SECONDS
+    ) -> SqlConversationStore:
         """The store in the file `path`, created or migrated if need be; `DataDirError` if it cannot be used."""
         database = Database(await asyncio.to_thread(prepare, Path(path), busy_timeout), busy_timeout)
         try:
@@ -38,26 +41,11 @@ class SqlConversationStore:
         except BaseException:  # cancelled as well: nobody else knows of these connections
             await database.close()
             raise
-        return cls(database)
+        return cls(database, lease_seconds)
 
     async def close(self) -> None:
         """Ends what is being written, then lets go of the file. May be called twice."""
         await self.database.close()
-
-    async def ask(self, inbound: Inbound) -> int | None:
-        """Stores the question, in the order of calls; its turn id, or None if the message is known."""
-        return await self.database.run(self._ask(inbound))
-
-    async def finish(self, turn_id: int, answer: Answer, state: TurnState) -> None:
-        """Stores what was searched, answered, cited and degraded, in one transaction.
-
-        Raises `ThreadwiseError` when there is no such turn: its conversation was forgotten meanwhile.
-        """
-        await self.database.run(self._finish(turn_id, answer, state))
-
-    async def history(self, thread: ThreadKey, before: int, limit: int) -> Memory:
-        """What the thread holds before turn id `before`: its summary and the newest `limit` pairs after that."""
-        return await self.database.run(self._history(thread, before, limit))
 
     async def backlog(self, thread: ThreadKey) -> Backlog | None:
         """What the summary of the thread does not cover; None if there is no such thread."""
@@ -66,7 +54,7 @@ class SqlConversationStore:
     async def condense(self, backlog: Backlog, upto: int, summary: str) -> bool:
         """Puts `summary` in the place of the backlog's and its watermark at `upto`, in one transaction.
 
-        False, and nothing is changed, if the watermark has moved or the conversation was forgotten since.
+        False, and nothing is changed, if the watermark has moved since, or something was deleted or edited.
         """
         return await self.database.run(self._condense(backlog, upto, summary))
 
@@ -90,52 +78,27 @@ class SqlConversationStore:
         """
         return await self.database.run(self._forget(thread))
 
-    async def recover(self) -> int:
-        """Marks the turns that a killed process left unanswered as failed; how many. For the start only."""
-        return await self.database.run(self._recover())
-
-    async def _ask(self, inbound: Inbound) -> int | None:
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                async with self.database.write() as session:
-                    return await _insert(session, inbound)
-            except IntegrityError:
-                # Another process was faster, with this message or this place in the thread. Look again.
-                # SQLite, where a writer is alone, never gets here.
-                if attempt == ATTEMPTS:
-                    raise
-        raise AssertionError("unreachable")
-
-    async def _finish(self, turn_id: int, answer: Answer, state: TurnState) -> None:
-        values = settled(answer, state, datetime.now(UTC))
-        async with self.database.write() as session:
-            found = await session.scalar(
-                update(TurnRow).where(TurnRow.id == turn_id).values(**values).returning(TurnRow.id)
-            )
-            if found is None:
-                raise ThreadwiseError(f"turn {turn_id} is not in the store: its conversation was forgotten")
-
-    async def _history(self, thread: ThreadKey, before: int, limit: int) -> Memory:
-        async with self.database.read() as session:
-            row = await session.scalar(select(ThreadRow).where(_is(thread)))
-            if row is None:
-                return Memory()
-            pairs = select(TurnRow).where(_uncovered(row), TurnRow.id < before)
-            newest = pairs.order_by(TurnRow.seq.desc()).limit(max(limit, 0))
-            turns = tuple(remembered(turn) for turn in await session.scalars(newest))[::-1]
-            return Memory(turns=turns, summary=row.summary)
+    async def abandon(self, platform: str) -> list[str]:
+        """Ends what a killed process left unanswered on a platform that does not go on; the questions, oldest first."""
+        return await self.jobs.abandon(platform)
 
     async def _backlog(self, thread: ThreadKey) -> Backlog | None:
         async with self.database.read() as session:
-            row = await session.scalar(select(ThreadRow).where(_is(thread)))
+            row = await session.scalar(select(ThreadRow).where(is_thread(thread)))
             if row is None:
                 return None
-            pairs = select(TurnRow).where(_uncovered(row)).order_by(TurnRow.seq)
+            pairs = select(TurnRow).where(uncovered(row)).order_by(TurnRow.seq)
             turns = tuple((turn.seq, remembered(turn)) for turn in await session.scalars(pairs))
-            return Backlog(conversation=row.id, summary=row.summary, covered=row.summary_seq, turns=turns)
+            return Backlog(
+                conversation=row.id, summary=row.summary, revision=row.revision, covered=row.summary_seq, turns=turns
+            )
 
     async def _condense(self, backlog: Backlog, upto: int, summary: str) -> bool:
-        unmoved = and_(ThreadRow.id == backlog.conversation, ThreadRow.summary_seq == backlog.covered)
+        unmoved = and_(
+            ThreadRow.id == backlog.conversation,
+            ThreadRow.summary_seq == backlog.covered,
+            ThreadRow.revision == backlog.revision,
+        )
         async with self.database.write() as session:
             moved = await session.scalar(
                 update(ThreadRow).where(unmoved).values(summary=summary, summary_seq=upto).returning(ThreadRow.id)
@@ -171,7 +134,7 @@ class SqlConversationStore:
             ]
 
     async def _turns(self, thread: ThreadKey, newest: int | None = None) -> list[StoredTurn]:
-        rows = select(TurnRow).join(ThreadRow, ThreadRow.id == TurnRow.thread_id).where(_is(thread))
+        rows = select(TurnRow).join(ThreadRow, ThreadRow.id == TurnRow.thread_id).where(is_thread(thread))
         order = TurnRow.seq if newest is None else TurnRow.seq.desc()
         rows = rows.order_by(order).limit(newest)
         async with self.database.read() as session:
@@ -179,7 +142,8 @@ class SqlConversationStore:
 
     async def _forget(self, thread: ThreadKey) -> int:
         async with self.database.write() as session:
-            thread_id = await session.scalar(select(ThreadRow.id).where(_is(thread)))
+            thread_id = await session.scalar(select(ThreadRow.id).where(is_thread(thread)))
+            await _forget_jobs(session, thread)
             rows = delete(TurnRow).where(TurnRow.thread_id == thread_id).returning(TurnRow.id)
             gone = (await session.scalars(rows)).all()
             await session.execute(delete(ThreadRow).where(ThreadRow.id == thread_id))
@@ -191,61 +155,18 @@ class SqlConversationStore:
         await self.database.empty_log()
         return len(gone)
 
-    async def _recover(self) -> int:
-        async with self.database.write() as session:
-            lost = await session.scalars(
-                update(TurnRow)
-                .where(TurnRow.state == TurnState.ASKED.value)
-                .values(state=TurnState.FAILED.value)
-                .returning(TurnRow.id)
-            )
-            return len(lost.all())
 
-
-async def _insert(session: AsyncSession, inbound: Inbound) -> int | None:
-    if await _known(session, inbound):
-        return None
-    thread = await session.scalar(select(ThreadRow).where(_is(inbound.thread)))
-    if thread is None:
-        thread = new_thread(inbound.thread, created_at=inbound.sent_at)
-        session.add(thread)
-        await session.flush()
-    last = await session.scalar(select(func.max(TurnRow.seq)).where(TurnRow.thread_id == thread.id))
-    turn = new_turn(inbound, thread.id, seq=(last or 0) + 1)
-    session.add(turn)
-    await session.flush()
-    return turn.id
-
-
-async def _known(session: AsyncSession, inbound: Inbound) -> bool:
-    found = await session.scalar(
-        select(TurnRow.id).where(
-            TurnRow.platform == inbound.thread.platform,
-            TurnRow.workspace == inbound.thread.workspace,
-            TurnRow.channel == inbound.thread.channel,
-            TurnRow.message_id == inbound.message_id,
-        )
+async def _forget_jobs(session: AsyncSession, thread: ThreadKey) -> None:
+    """Whoever works for the conversation loses the job; what was shown of unfinished answers is to go."""
+    jobs = JobRow.inbox_id.in_(select(InboxRow.id).where(is_in(InboxRow, thread)))
+    await session.execute(
+        update(JobRow)
+        .where(jobs, JobRow.state.in_(OPEN))
+        .values(state=JobState.REMOVING.value, ending=Ending.DELETED.value, lease_owner="", fence=JobRow.fence + 1)
     )
-    return found is not None
-
-
-def _uncovered(row: ThreadRow) -> ColumnElement[bool]:
-    """The pairs of a conversation that its summary does not cover."""
-    return and_(
-        TurnRow.thread_id == row.id,
-        TurnRow.seq > row.summary_seq,
-        TurnRow.state.in_((TurnState.ANSWERED.value, TurnState.INCOMPLETE.value)),
-        TurnRow.answered != "",
-    )
-
-
-def _is(thread: ThreadKey) -> ColumnElement[bool]:
-    return and_(
-        ThreadRow.platform == thread.platform,
-        ThreadRow.workspace == thread.workspace,
-        ThreadRow.channel == thread.channel,
-        ThreadRow.thread == thread.thread,
-    )
+    await session.execute(update(JobRow).where(jobs).values(asker=""))
+    theirs = PartRow.job_id.in_(select(JobRow.id).where(jobs))
+    await session.execute(update(PartRow).where(theirs).values(body=None))
 
 
 def _key(row: ThreadRow) -> ThreadKey:

@@ -18,7 +18,8 @@ import pytest_asyncio
 from rich.console import Console
 
 from adapters.dispatcher import Dispatcher
-from adapters.ports import StoredTurn, TurnState
+from adapters.jobs import Ending
+from adapters.ports import Seat, Show, StoredTurn, TurnState
 from adapters.store import SqlConversationStore
 from adapters.summaries import Summaries
 from adapters.terminal import TerminalChannel
@@ -29,13 +30,14 @@ from core.llm import HttpChatModel
 from core.pipeline import Pipeline
 from core.ports import ChatModel, Retriever
 from core.prompts import GEMMA3
-from core.types import Answer, ChatRequest, Hits, Query, QueryStatus
+from core.types import Answer, ChatRequest, Hits, Query, QueryStatus, Question
 from core.window import MAX_TURNS
 from tests.cases.gemma import gemma_endpoint
-from tests.dialogues.conftest import Bot, RecordedReply
+from tests.dialogues.conftest import QUICK, Bot
 from tests.fakes import HERON, KESTREL, LEAVE, Reply, ScriptedModel, ScriptedRetriever
 from tests.index.fakes import BagOfWords
 from tests.servers.openai import OpenAIServer
+from tests.wall import Wall
 
 D4 = "Taxi wird bis 40 Euro erstattet, Bahn voll."
 DOCUMENTS = {"d1.md": KESTREL.text, "d2.md": HERON.text, "d3.md": LEAVE.text, "d4.md": D4}
@@ -92,7 +94,21 @@ class Quill(Bot):
         settings: dict[str, Any] = {"manners": GEMMA3, "names": ("Quill",), **changes}
         self.pipeline = Pipeline(model=model, retriever=self.searches, **settings)
         self.summaries = Summaries(store, self.pipeline.summarize)
-        self.dispatcher = Dispatcher(store, self.pipeline.answer, MAX_TURNS, self.summaries)
+        self.outcomes: list[Outcome] = []
+        self.dispatcher = Dispatcher(store, self._answer, self.gpu, MAX_TURNS, self.summaries, rules=QUICK)
+        for channel in (self.wall, Wall("slack")):
+            self.dispatcher.attach(channel)
+
+    async def _answer(self, question: Question, show: Show, seat: Seat) -> Answer:
+        shown: list[str] = []
+
+        async def seen(text: str) -> None:
+            shown.append(text)
+            await show(text)
+
+        answer = await self.pipeline.answer(question, seen)
+        self.outcomes.append(Outcome(answer, tuple(shown)))
+        return answer
 
     @property
     def rewrites(self) -> list[ChatRequest]:
@@ -108,12 +124,10 @@ class Quill(Bot):
         await self.summaries.idle()
 
     async def asks(self, text: str, thread: str = "t1", *, author: str = "Asker", **key: str) -> Outcome:
-        reply = RecordedReply()
-        inbound = self.inbound(text, thread, author=author, **{"id_": uuid.uuid4().hex, **key})
-        answer = await self.dispatcher.submit(inbound, reply)
-        assert answer is not None
-        assert reply.finished == [answer]
-        return Outcome(answer, tuple(reply.shown))
+        seen = await self.hears(text, thread, author=author, **{"id_": uuid.uuid4().hex, **key})
+        outcome = self.outcomes[-1]
+        assert seen == outcome.text
+        return outcome
 
     async def rows(self, thread: str = "t1") -> list[StoredTurn]:
         return await self.store.turns(self.inbound("", thread).thread)
@@ -121,10 +135,11 @@ class Quill(Bot):
     async def knows(self, *turns: tuple[str, str], author: str = "Asker") -> None:
         """Puts answered turns into the store."""
         for question, answer in turns:
-            turn_id = await self.store.ask(self.inbound(question, id_=uuid.uuid4().hex, author=author))
-            assert turn_id is not None
-            query = Query(text=question, status=QueryStatus.SKIPPED)
-            await self.store.finish(turn_id, Answer(text=answer, query=query), TurnState.ANSWERED)
+            job = await self.store.jobs.admit(self.inbound(question, id_=uuid.uuid4().hex, author=author))
+            assert job is not None
+            told = Answer(text=answer, query=Query(text=question, status=QueryStatus.SKIPPED))
+            job = await self.store.jobs.settle(job, told, TurnState.ANSWERED, [answer], Ending.ANSWERED)
+            await self.store.jobs.delivered(job, 0, "r0", last=True)
 
     async def at_a_pipe(self, *lines: str) -> str:
         """What the terminal channel prints for these lines."""
@@ -168,7 +183,7 @@ async def quill(store: SqlConversationStore) -> AsyncIterator[MakeQuill]:
 
     yield make
     for bot in made:
-        await bot.summaries.close()
+        await bot.close()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -197,7 +212,7 @@ async def wired(store: SqlConversationStore, endpoint: OpenAIServer) -> AsyncIte
 
     yield make
     for bot, model in made:
-        await bot.summaries.close()
+        await bot.close()
         await model.aclose()
 
 

@@ -180,9 +180,10 @@ async def test_a_summary_over_the_real_context_is_tried_once_more_with_less_and_
     tries = [len(text_of(body)) for body in summaries_in(endpoint.chats)]
     assert len(tries) == 2
     assert tries[1] < tries[0]
-    memory = await bot.store.history(bot.inbound("").thread, 10_000, 8)
+    held = await bot.store.backlog(bot.inbound("").thread)
+    assert held is not None
     # What could not be condensed is not gone: it stays as it was, and is tried again later.
-    assert (memory.summary, len(memory.turns)) in ((SUMMARY, 4), ("", 6))
+    assert (held.summary, len(held.turns)) in ((SUMMARY, 4), ("", 6))
 
 
 async def test_a_usual_finish_is_told_from_a_cut_at_the_limit(wired: MakeQuill, endpoint: OpenAIServer):

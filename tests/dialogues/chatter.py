@@ -55,7 +55,7 @@ def chatting(store: SqlConversationStore, model: ScriptedModel, limits: Limits |
 
 async def restarted(bot: Bot) -> Bot:
     """The bot after its process has ended and begun again, with the same model."""
-    await bot.summaries.close()
+    await bot.close()
     await bot.store.close()
     again = chatting(await SqlConversationStore.open(bot.store.database.path), bot.model)
     again.said = bot.said

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,27 +10,18 @@ import pytest
 
 from adapters.dispatcher import Dispatcher
 from adapters.ports import Inbound, ThreadKey
+from adapters.rules import Rules
 from adapters.store import SqlConversationStore
 from adapters.summaries import Summaries
+from bot.wiring import in_line
+from core.gpu import Gpu
 from core.pipeline import Limits, Pipeline
 from core.prompts import GEMMA3
-from core.types import Answer
 from core.window import MAX_TURNS
 from tests.fakes import HERON, KESTREL, LEAVE, ScriptedModel, ScriptedRetriever
+from tests.wall import Wall
 
-
-@dataclass
-class RecordedReply:
-    shown: list[str] = field(default_factory=list)
-    finished: list[Answer] = field(default_factory=list)
-    first_shown: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def show(self, text: str) -> None:
-        self.shown.append(text)
-        self.first_shown.set()
-
-    async def finish(self, answer: Answer) -> None:
-        self.finished.append(answer)
+QUICK = Rules(heartbeat=0.2, position_every=0.2, resumes_per_second=1000, settling=0.05, first_retry=0.02, free_bytes=0)
 
 
 class Bot:
@@ -48,7 +37,11 @@ class Bot:
         self.store, self.model, self.retriever = store, model, retriever
         pipeline = Pipeline(model=model, retriever=retriever, manners=GEMMA3, limits=limits, names=("Quill",))
         self.summaries = Summaries(store, pipeline.summarize)
-        self.dispatcher = Dispatcher(store, pipeline.answer, MAX_TURNS, self.summaries)
+        self.wall = Wall()
+        self.gpu = Gpu(16)
+        self.dispatcher = Dispatcher(store, in_line(pipeline), self.gpu, MAX_TURNS, self.summaries, rules=QUICK)
+        for channel in (self.wall, Wall("slack")):
+            self.dispatcher.attach(channel)
         self.said = 0
 
     def inbound(self, text: str, thread: str = "t1", *, id_: str = "", author: str = "Asker", **key: str) -> Inbound:
@@ -67,10 +60,18 @@ class Bot:
         self, text: str, thread: str = "t1", *, id_: str = "", author: str = "Asker", **key: str
     ) -> str | None:
         """What is answered to `text`; None for silence."""
-        reply = RecordedReply()
-        answer = await self.dispatcher.submit(self.inbound(text, thread, id_=id_, author=author, **key), reply)
-        assert reply.finished == ([answer] if answer else [])
-        return answer.text if answer else None
+        inbound = self.inbound(text, thread, id_=id_, author=author, **key)
+        admitted = await self.dispatcher.admit(inbound)
+        if admitted is None or admitted.job is None:
+            return None
+        await self.dispatcher.ended(admitted.job)
+        wall = self.dispatcher._channels[inbound.thread.platform]
+        assert isinstance(wall, Wall)
+        return wall.final(inbound.message_id)
+
+    async def close(self) -> None:
+        await self.dispatcher.close(0)
+        await self.summaries.close()
 
     async def hears_at_leisure(self, *texts: str) -> None:
         """Says one after the other, with time between them for what goes on in the background."""
@@ -90,4 +91,4 @@ async def store(tmp_path: Path) -> AsyncIterator[SqlConversationStore]:
 async def bot(store: SqlConversationStore) -> AsyncIterator[Bot]:
     bot = Bot(store, ScriptedModel(), ScriptedRetriever(KESTREL, HERON, LEAVE))
     yield bot
-    await bot.summaries.close()
+    await bot.close()

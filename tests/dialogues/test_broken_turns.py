@@ -4,45 +4,37 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
-from adapters.ports import TurnState
+from adapters import notices
+from adapters.ports import Phase, Post, TurnState
 from adapters.present import AT_LIMIT, CARRIED, CUT_OFF, NO_SOURCE, remarks, source_lines
 from adapters.store import SqlConversationStore
-from core.errors import ModelCut, ModelRejected, ModelUnavailable
+from core.errors import ModelCut, ModelRejected
 from core.outcome import MODEL_DOWN, MODEL_DOWN_NOTHING, NO_ANSWER
 from core.types import Answer, QueryStatus
 from tests.dialogues.chatter import Chatter, chatting, is_safe_for_gemma, question, questions, restarted, whole
-from tests.dialogues.conftest import Bot, RecordedReply
+from tests.dialogues.conftest import Bot
 from tests.fakes import ScriptedModel
+from tests.wall import Wall
 
 OIL = "What oil does the Kestrel take?"
 OTHER = "and the other one?"
-PLACEHOLDER = "Thinking..."
 
 
-class PlaceholderReply(RecordedReply):
-    """A channel that first shows that something is going on, and ends with remarks and sources."""
+class RemarkingWall(Wall):
+    """A channel whose messages end with remarks and sources."""
 
-    text = PLACEHOLDER
-
-    async def show(self, text: str) -> None:
-        await super().show(text)
-        self.text = text
-
-    async def finish(self, answer: Answer) -> None:
-        await super().finish(answer)
-        self.text = "\n".join([answer.text, *remarks(answer), "Sources:", *source_lines(answer.citations)])
+    def bodies(self, answer: Answer) -> list[str]:
+        return ["\n".join([answer.text, *remarks(answer), "Sources:", *source_lines(answer.citations)])]
 
 
-class CountingReply(RecordedReply):
+class WallWithAnEye(Wall):
     def __init__(self) -> None:
         super().__init__()
         self.third = asyncio.Event()
 
-    async def show(self, text: str) -> None:
-        await super().show(text)
-        if len(self.shown) == 3:
+    async def edit(self, message_id: str, post: Post) -> None:
+        await super().edit(message_id, post)
+        if len(self.seen(Phase.GROWING)) == 3:
             self.third.set()
 
 
@@ -56,34 +48,36 @@ def slow(*pieces: str) -> ScriptedModel:
     return Slow(generate=[list(pieces), "The Heron valve."], rewrite=["Kestrel oil"])
 
 
-async def stopped_at_the_third_piece(bot: Bot) -> RecordedReply:
-    reply = CountingReply()
+async def stopped_at_the_third_piece(bot: Bot) -> str:
+    """What was to be seen of the answer when its asker stopped it."""
+    bot.dispatcher.attach(wall := WallWithAnEye())
     inbound = bot.inbound(OIL)
-    task = asyncio.create_task(bot.dispatcher.submit(inbound, reply))
-    await asyncio.wait_for(reply.first_shown.wait(), 5)
+    admitted = await bot.dispatcher.admit(inbound)
+    assert admitted is not None
+    assert admitted.job is not None
     (turn,) = await bot.store.turns(inbound.thread)
     assert (turn.typed, turn.state) == (OIL, TurnState.ASKED)
-    await asyncio.wait_for(reply.third.wait(), 5)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert reply.finished == []
-    return reply
+    await asyncio.wait_for(wall.third.wait(), 5)
+    bot.dispatcher.stop(admitted.job)
+    await bot.dispatcher.ended(admitted.job)
+    return wall.final(inbound.message_id)
 
 
 async def test_a_stopped_answer_is_kept_marked_and_the_follow_up_knows_its_question(store: SqlConversationStore):
     """B52: the question is in the store before the model is asked, and what was shown of the answer after."""
     bot = chatting(store, slow(*["Change the ", "filter every ", "ninety days ", "or so "] * 20))
-    reply = await stopped_at_the_third_piece(bot)
+    shown = await stopped_at_the_third_piece(bot)
     (turn,) = await store.turns(bot.inbound("").thread)
-    assert (turn.typed, turn.answered, turn.state) == (OIL, reply.shown[-1], TurnState.INCOMPLETE)
+    assert (turn.typed, turn.answered, turn.state) == (OIL, shown, TurnState.INCOMPLETE)
+    assert shown.startswith("Change the filter every")
     await bot.hears(OTHER)
     (rewrite,) = bot.model.asked("rewrite")
     assert OIL in whole(rewrite)
     prompt = bot.model.asked("generate")[-1]
     assert is_safe_for_gemma(prompt)
     assert OIL in prompt.messages[0].content
-    assert prompt.messages[1].content == f"{reply.shown[-1]} …"
+    assert prompt.messages[1].content == f"{shown} …"
+    await bot.close()
 
 
 async def test_a_cut_off_answer_is_history_without_its_mark(bot: Bot):
@@ -118,7 +112,7 @@ async def test_what_the_bot_says_of_itself_is_in_no_later_request(store: SqlConv
     model = Chatter()
     model.replies["generate"].extend(
         [
-            ModelUnavailable(),
+            ModelRejected(),
             ["It takes ", ModelCut()],
             "",
             "It takes 0.8 L [1].\n\nSources:\n[1] Page d1 (d1.md)",
@@ -126,15 +120,16 @@ async def test_what_the_bot_says_of_itself_is_in_no_later_request(store: SqlConv
         ]
     )
     bot = chatting(store, model)
+    bot.wall = RemarkingWall()
+    bot.dispatcher.attach(bot.wall)
     shown = []
     for n in range(1, 15):
-        reply = PlaceholderReply()
-        await bot.dispatcher.submit(bot.inbound(question(n)), reply)
+        shown.append(str(await bot.hears(question(n))))
         await bot.summaries.idle()
-        shown.append(reply.text)
+    assert notices.WORKING in bot.wall.seen(Phase.WAITING)
     for words in (MODEL_DOWN, CUT_OFF, NO_ANSWER, "(d1.md)", NO_SOURCE):
         assert any(words in text for text in shown), words
-    unwanted = (MODEL_DOWN, MODEL_DOWN_NOTHING, NO_ANSWER, PLACEHOLDER, CUT_OFF, AT_LIMIT, NO_SOURCE, CARRIED)
+    unwanted = (MODEL_DOWN, MODEL_DOWN_NOTHING, NO_ANSWER, notices.WORKING, CUT_OFF, AT_LIMIT, NO_SOURCE, CARRIED)
     assert {request.purpose for request in model.requests} == {"rewrite", "generate", "summarize"}
     for request in model.requests:
         said = whole(request)

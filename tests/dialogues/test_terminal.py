@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 
 import pytest
 from rich.console import Console
 
-from adapters.dispatcher import Dispatcher
+from adapters.jobs import Job
+from adapters.ports import Inbound
 from adapters.terminal import TerminalChannel
 from core.errors import DataDirError
-from core.window import MAX_TURNS
-from tests.dialogues.conftest import Bot, RecordedReply
+from tests.dialogues.conftest import Bot
 
 
 async def piped(bot: Bot, said: str) -> tuple[bool, str]:
@@ -21,24 +20,19 @@ async def piped(bot: Bot, said: str) -> tuple[bool, str]:
     return await channel.run(), out.getvalue()
 
 
-async def test_a_question_that_cannot_be_stored_is_said_in_one_line_and_the_next_is_answered(bot: Bot):
+async def test_a_question_that_cannot_be_stored_is_said_in_one_line_and_the_next_is_answered(
+    bot: Bot, monkeypatch: pytest.MonkeyPatch
+):
     bot.model.replies["generate"].extend(["It takes 0.8 L [1]."])
 
-    class FullOnce:
-        """The store, on a disk that is full for the first question."""
+    admit, full = bot.store.jobs.admit, [True]
 
-        full = True
+    async def full_once(inbound: Inbound) -> Job | None:
+        if full.pop() if full else False:
+            raise DataDirError("the disk is full: free some space, then ask again")
+        return await admit(inbound)
 
-        async def ask(self, inbound):
-            if self.full:
-                self.full = False
-                raise DataDirError("the disk is full: free some space, then ask again")
-            return await bot.store.ask(inbound)
-
-        finish, history = bot.store.finish, bot.store.history
-
-    answer = bot.dispatcher._answer
-    bot.dispatcher = Dispatcher(FullOnce(), answer, MAX_TURNS)
+    monkeypatch.setattr(bot.store.jobs, "admit", full_once)
     ok, out = await piped(bot, "What oil does the Kestrel take?\nWhat oil does the Kestrel take?\n")
     assert not ok
     assert out.count("the disk is full: free some space") == 1
@@ -68,16 +62,16 @@ async def test_an_answer_without_a_source_says_so_and_one_cut_off_too(bot: Bot):
 
 
 async def test_a_question_stopped_before_its_answer_is_called_stopped_and_not_failed(bot: Bot):
-    async def never(question, show):
-        raise asyncio.CancelledError
-
-    bot.dispatcher = Dispatcher(bot.store, never, MAX_TURNS)
     out = io.StringIO()
     said = io.StringIO("/rewrite\n")
+    inbound = bot.inbound("What oil?", channel="chat")
+    admitted = await bot.dispatcher.admit(inbound)
+    assert admitted is not None
+    assert admitted.job is not None
+    bot.dispatcher.stop(admitted.job)
+    await bot.dispatcher.ended(admitted.job)
     channel = TerminalChannel(bot.dispatcher, bot.store, stdin=said, console=Console(file=out, width=200))
-    with pytest.raises(asyncio.CancelledError):
-        await bot.dispatcher.submit(bot.inbound("What oil?", channel="chat"), RecordedReply())
-    channel._thread = bot.inbound("", channel="chat").thread
+    channel._thread = inbound.thread
     assert await channel.run()
     assert "Status:       stopped before it was searched" in out.getvalue()
     assert "Searched for: (not kept)" in out.getvalue()

@@ -6,7 +6,9 @@ import stat
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
-from adapters.ports import Inbound, ThreadKey
+from adapters.jobs import Ending, Job
+from adapters.ports import Inbound, Memory, ThreadKey, TurnState
+from adapters.store import SqlConversationStore
 from core.types import Answer, Citation, Degradation, Kept, Query, QueryStatus, Usage
 
 NOON = datetime(2026, 8, 1, 14, 0, tzinfo=timezone(timedelta(hours=2)))
@@ -23,12 +25,13 @@ def said(
     thread: ThreadKey | None = None,
     *,
     author: str = "Ada",
+    author_id: str = "u1",
     sent_at: datetime = NOON,
 ) -> Inbound:
     return Inbound(
         message_id=message_id,
         thread=thread or key(),
-        author_id="u1",
+        author_id=author_id,
         author=author,
         text=text,
         sent_at=sent_at,
@@ -45,6 +48,21 @@ def answer(text: str = "With pip [1].", searched: str = "install threadwise") ->
         timings={"rewrite": 0.1, "total": 1.5},
         kept=Kept(turns=2, passages=3, prompt_tokens=90, budget=4000),
     )
+
+
+async def ask(store: SqlConversationStore, inbound: Inbound) -> Job | None:
+    """Stores the question; None if the message is known."""
+    return await store.jobs.admit(inbound)
+
+
+async def finish(store: SqlConversationStore, job: Job, reply: Answer, state: TurnState) -> Job:
+    """Stores the answer to a question, which is then to be delivered."""
+    return await store.jobs.settle(job, reply, state, [reply.text], Ending.ANSWERED)
+
+
+async def history(store: SqlConversationStore, job: Job, limit: int) -> Memory:
+    """What the thread holds before a question."""
+    return (await store.jobs.begin(job, limit)).memory
 
 
 def now() -> datetime:

@@ -11,17 +11,17 @@ from pathlib import Path
 
 from adapters.ports import TurnState
 from adapters.store import SqlConversationStore
-from tests.store.builders import answer, said
+from tests.store.builders import answer, ask, finish, said
 
 
 async def write(path: Path, start: int, count: int) -> None:
     store = await SqlConversationStore.open(path)
     for n in range(start, start + count):
-        turn_id = await store.ask(said(f"m{n}", "why? " * 200))
-        assert turn_id is not None
+        job = await ask(store, said(f"m{n}", "why? " * 200))
+        assert job is not None
         sys.stdout.write(f"asked m{n}\n")
         sys.stdout.flush()
-        await store.finish(turn_id, answer("because " * 200), TurnState.ANSWERED)
+        await finish(store, job, answer("because " * 200), TurnState.ANSWERED)
         sys.stdout.write(f"answered m{n}\n")
         sys.stdout.flush()
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from adapters.ports import Backlog, TurnState
-from tests.store.builders import key
-from tests.store.contract import AnyStore, Reopen, pair
+from adapters.store import SqlConversationStore
+from tests.store.builders import history, key
+from tests.store.contract import Reopen, asked, pair
 
 
-async def backlog(store: AnyStore) -> Backlog:
+async def backlog(store: SqlConversationStore) -> Backlog:
     found = await store.backlog(key())
     assert found is not None
     return found
@@ -25,10 +26,10 @@ class SummaryStoreContract:
         store = await reopen()
         after = await backlog(store)
         assert (after.summary, after.covered) == ("They asked q0 to q3.", 4)
-        held = await store.history(key(), 10**6, 8)
+        held = await history(store, await asked(store, "now"), 8)
         assert [turn.question for turn in held.turns] == [turn.question for _, turn in after.turns] == ["q4", "q5"]
         assert held.summary == after.summary
-        assert len(await store.turns(key())) == 6
+        assert len(await store.turns(key())) == 7
 
     async def test_a_summary_that_comes_late_does_not_replace_the_one_that_was_faster(self, reopen: Reopen):
         store = await reopen()

@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from adapters.jobs import Job
 from adapters.ports import TurnState
 from adapters.store import SqlConversationStore
 from adapters.store.rows import new_thread, new_turn
 from core.errors import DataDirError
-from tests.store.builders import NOON, answer, key, mode, names_in, precious, said, set_mode
+from tests.store.builders import NOON, answer, ask, finish, key, mode, names_in, precious, said, set_mode
 from tests.store.conftest import Opener
 
 
@@ -63,7 +64,7 @@ async def crashed(open_store: Opener, directory: Path) -> Path:
     store = await open_store(directory / "alive" / "threadwise.db")
     await fill(store)
     await store.database.empty_log()
-    await store.ask(said("in the log"))
+    await ask(store, said("in the log"))
     left = directory / "left"
     shutil.copytree(directory / "alive", left)
     (left / "threadwise.db-shm").unlink()
@@ -78,7 +79,8 @@ def garbage_header(path: Path) -> None:
 
 def garbled_page(path: Path) -> None:
     with path.open("r+b") as file:
-        file.seek(path.stat().st_size // 2 // 4096 * 4096)
+        # Far behind the first pages of the tables, which a newer turn has in the log.
+        file.seek(path.stat().st_size * 3 // 4 // 4096 * 4096)
         file.write(os.urandom(4096))
 
 
@@ -135,14 +137,14 @@ async def test_a_missing_database_beside_an_index_is_made_anew(open_store: Opene
     path.parent.mkdir()
     (path.parent / "index").mkdir()
     store = await open_store()
-    assert await store.ask(said("m1")) == 1
+    assert await ask(store, said("m1")) is not None
 
 
 async def test_directory_and_files_are_for_their_owner_alone(open_store: Opener, path: Path):
     before = os.umask(0)
     try:
         store = await open_store()
-        await store.ask(said("m1"))
+        await ask(store, said("m1"))
     finally:
         os.umask(before)
     assert mode(path.parent) == 0o700
@@ -193,8 +195,8 @@ async def test_a_read_only_database_is_refused_and_untouched(open_store: Opener,
 
 async def test_an_odd_name_is_a_name_like_any_other(open_store: Opener, tmp_path: Path):
     odd = tmp_path / "50%20 off? #1 & 'more'" / "threadwise.db"
-    await (await open_store(odd)).ask(said("m1"))
-    assert await (await open_store(odd)).ask(said("m1")) is None
+    await ask(await open_store(odd), said("m1"))
+    assert await ask(await open_store(odd), said("m1")) is None
     assert names_in(tmp_path) == [odd.parent.name]
 
 
@@ -208,24 +210,24 @@ async def limit_pages(store: SqlConversationStore, more: int) -> None:
 async def test_a_full_disk_is_told_costs_no_row_and_is_over_when_there_is_room(store: SqlConversationStore, path: Path):
     """M4, F19."""
     await fill(store, 5)
-    open_turn = await store.ask(said("open"))
+    open_turn = await ask(store, said("open"))
     assert open_turn is not None
     await limit_pages(store, 2)
     outcomes = await asyncio.gather(
-        *(store.ask(said(f"more{n}", "word " * 300)) for n in range(20)), return_exceptions=True
+        *(ask(store, said(f"more{n}", "word " * 300)) for n in range(20)), return_exceptions=True
     )
-    stored = len([outcome for outcome in outcomes if isinstance(outcome, int)])
+    stored = len([outcome for outcome in outcomes if isinstance(outcome, Job)])
     assert {type(outcome) for outcome in outcomes[stored:]} == {DataDirError}
     assert re.search(r"the disk is full, .*threadwise\.db takes no more: free some", str(outcomes[-1]))
     with pytest.raises(DataDirError, match="the disk is full"):
-        await store.finish(open_turn, answer("word " * 3000), TurnState.ANSWERED)
+        await finish(store, open_turn, answer("word " * 3000), TurnState.ANSWERED)
     turns = await store.turns(key())
     assert len(turns) == 6 + stored
     assert [turn.answered for turn in turns[:5]] == [f"answer {n} " * 40 for n in range(5)]
     assert turns[5].state is TurnState.ASKED
     await limit_pages(store, 1000)
-    await store.finish(open_turn, answer("word " * 3000), TurnState.ANSWERED)
-    assert await store.ask(said("later", "word " * 300)) is not None
+    await finish(store, open_turn, answer("word " * 3000), TurnState.ANSWERED)
+    assert await ask(store, said("later", "word " * 300)) is not None
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
@@ -244,7 +246,7 @@ async def test_damage_that_shows_while_running_is_told(open_store: Opener, tmp_p
 async def test_errors_do_not_repeat_what_people_typed(store: SqlConversationStore):
     await limit_pages(store, 0)
     with pytest.raises(DataDirError) as caught:
-        await store.ask(said("m1", "my secret " * 5000))
+        await ask(store, said("m1", "my secret " * 5000))
     error: BaseException | None = caught.value
     while error is not None:
         assert "secret" not in str(error)

@@ -8,12 +8,13 @@ from contextlib import AsyncExitStack
 import pytest
 from sqlalchemy import event, func, select, text
 
+from adapters.jobs import Job
 from adapters.ports import TurnState
 from adapters.store import SqlConversationStore
 from adapters.store.database import READERS
 from adapters.store.models import ThreadRow
 from core.errors import DataDirError
-from tests.store.builders import answer, key, said
+from tests.store.builders import answer, ask, finish, history, key, said
 from tests.store.conftest import Opener
 
 
@@ -43,7 +44,7 @@ async def test_readers_cannot_write(store: SqlConversationStore):
 async def test_what_is_read_in_one_transaction_is_of_one_moment(store: SqlConversationStore):
     async with store.database.read() as session:
         counts = [await session.scalar(select(func.count()).select_from(ThreadRow))]
-        await store.ask(said("m1"))
+        await ask(store, said("m1"))
         counts.append(await session.scalar(select(func.count()).select_from(ThreadRow)))
     assert counts == [0, 0]
     assert len(await store.turns(key())) == 1
@@ -57,7 +58,7 @@ async def test_a_cancelled_call_leaves_no_transaction_open(
     loop = asyncio.get_running_loop()
     steps = 0
     left_until_cancel = 0
-    task: asyncio.Task[int | None]
+    task: asyncio.Task[Job | None]
 
     def step(*_: object) -> None:
         nonlocal steps, left_until_cancel
@@ -67,27 +68,27 @@ async def test_a_cancelled_call_leaves_no_transaction_open(
 
     event.listen(engine, "before_cursor_execute", step)
     event.listen(engine, "commit", step)
-    await store.ask(said("m0"))
+    await ask(store, said("m0"))
     in_one_call = steps
     assert in_one_call >= 5
     for n in range(1, in_one_call + 1):
         left_until_cancel = n
-        task = asyncio.create_task(store.ask(said(f"m{n}")))
+        task = asyncio.create_task(ask(store, said(f"m{n}")))
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert await asyncio.wait_for(store.ask(said("after")), 2) is not None
+    assert await asyncio.wait_for(ask(store, said("after")), 2) is not None
     assert len(await store.turns(key())) == in_one_call + 2
     assert "Exception" not in caplog.text
 
 
 async def test_closing_waits_for_what_is_being_written(open_store: Opener):
     store = await open_store()
-    tasks = [asyncio.create_task(store.ask(said(f"m{n}"))) for n in range(10)]
+    tasks = [asyncio.create_task(ask(store, said(f"m{n}"))) for n in range(10)]
     await asyncio.sleep(0)
     await store.close()
     assert None not in await asyncio.gather(*tasks)
     with pytest.raises(RuntimeError, match="closed"):
-        await store.ask(said("late"))
+        await ask(store, said("late"))
     assert len(await (await open_store()).turns(key())) == 10
 
 
@@ -100,16 +101,16 @@ async def test_the_sql_of_the_store_is_no_dialect(store: SqlConversationStore):
 
     for engine in (store.database.writer, store.database.readers):
         event.listen(engine.sync_engine, "before_cursor_execute", note)
-    turn_id = await store.ask(said("m1"))
-    assert turn_id is not None
-    await store.finish(turn_id, answer(), TurnState.ANSWERED)
-    await store.history(key(), turn_id, 8)
+    job = await ask(store, said("m1"))
+    assert job is not None
+    await finish(store, job, answer(), TurnState.ANSWERED)
+    await history(store, job, 8)
     backlog = await store.backlog(key())
     assert backlog is not None
     await store.condense(backlog, 1, "short")
     await store.last_turn(key())
     await store.threads("terminal", 1)
-    await store.recover()
+    await store.abandon("terminal")
     await store.forget(key())
     assert len(seen) > 10
     spoken = " ".join(statement for statement in seen if not statement.startswith("BEGIN")).upper()

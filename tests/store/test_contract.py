@@ -6,7 +6,7 @@ import pytest
 
 from adapters.store import SqlConversationStore
 from tests.store.conftest import Opener
-from tests.store.contract import AnyStore, ConversationStoreContract, Reopen
+from tests.store.contract import ConversationStoreContract, Reopen
 from tests.store.summary_contract import SummaryStoreContract
 
 
@@ -15,7 +15,7 @@ class TestSqlConversationStore(ConversationStoreContract, SummaryStoreContract):
     def reopen(self, made: Path, open_store: Opener) -> Reopen:
         before: list[SqlConversationStore] = []
 
-        async def reopen() -> AnyStore:
+        async def reopen() -> SqlConversationStore:
             if before:
                 await before[-1].close()
             before.append(await open_store())

@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 from adapters.ports import TurnState
-from tests.store.builders import key, said
+from tests.store.builders import ask, key, said
 from tests.store.conftest import Opener
 
 ROOT = Path(__file__).parents[2]
@@ -48,13 +48,13 @@ async def test_rows_that_were_committed_survive_a_kill(open_store: Opener, path:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
     store = await open_store()
-    left = await store.recover()
+    left = len(await store.abandon("terminal"))
     turns = await store.turns(key())
     assert asked <= {turn.message_id for turn in turns}
     assert answered <= {turn.message_id for turn in turns if turn.state is TurnState.ANSWERED}
     assert left == len([turn for turn in turns if turn.state is TurnState.FAILED]) <= 3
     assert [turn.seq for turn in turns] == list(range(1, len(turns) + 1))
-    assert await store.ask(said("m0")) is None
+    assert await ask(store, said("m0")) is None
 
 
 async def test_a_process_that_does_not_close_the_store_ends_all_the_same(made: Path, open_store: Opener):

@@ -23,7 +23,7 @@ from adapters.store import SqlConversationStore, files, migrations
 from adapters.store.migrations import upgrade
 from adapters.store.models import metadata
 from core.errors import DataDirError
-from tests.store.builders import answer, key, mode, names_in, precious, said
+from tests.store.builders import answer, ask, finish, key, mode, names_in, precious, said
 from tests.store.conftest import Opener
 
 REBUILD = """
@@ -37,8 +37,8 @@ STEP = """
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "0003"
+down_revision = "0002"
 
 
 def upgrade():
@@ -52,11 +52,11 @@ def next_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[s
     def become(body: str) -> None:
         steps = tmp_path / "50% steps?"
         shutil.copytree(upgrade.STEPS, steps)
-        (steps / "versions" / "v0002_next.py").write_text(STEP + body)
+        (steps / "versions" / "v0003_next.py").write_text(STEP + body)
         monkeypatch.setattr(upgrade, "STEPS", steps)
-        monkeypatch.setattr(migrations, "HEAD", "0002")
-        monkeypatch.setattr(files, "HEAD", "0002")
-        monkeypatch.setattr(files, "REVISIONS", ("0001", "0002"))
+        monkeypatch.setattr(migrations, "HEAD", "0003")
+        monkeypatch.setattr(files, "HEAD", "0003")
+        monkeypatch.setattr(files, "REVISIONS", ("0001", "0002", "0003"))
 
     return become
 
@@ -64,9 +64,9 @@ def next_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[s
 async def filled(open_store: Opener) -> None:
     store = await open_store()
     for n in range(3):
-        turn_id = await store.ask(said(f"m{n}"))
-        assert turn_id is not None
-        await store.finish(turn_id, answer(), TurnState.ANSWERED)
+        job = await ask(store, said(f"m{n}"))
+        assert job is not None
+        await finish(store, job, answer(), TurnState.ANSWERED)
     await store.close()
 
 
@@ -92,9 +92,10 @@ async def test_a_column_without_a_migration_would_be_noticed(store: SqlConversat
 
 
 def test_the_tables_can_be_made_in_postgresql():
-    made = [str(CreateTable(table).compile(dialect=registry.load("postgresql")())) for table in metadata.sorted_tables]
-    assert "TIMESTAMP WITH TIME ZONE" in made[1]
-    assert "SERIAL" in made[1]
+    postgresql = registry.load("postgresql")()
+    made = {table.name: str(CreateTable(table).compile(dialect=postgresql)) for table in metadata.sorted_tables}
+    assert "TIMESTAMP WITH TIME ZONE" in made["turns"]
+    assert "SERIAL" in made["turns"]
 
 
 def test_the_revisions_we_name_are_those_alembic_finds():
@@ -113,9 +114,9 @@ async def test_an_older_database_is_copied_then_updated_with_all_its_turns(
     store = await open_store()
     assert [turn.message_id for turn in await store.turns(key())] == ["m0", "m1", "m2"]
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("0002",)]
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("0003",)]
         assert connection.execute("SELECT colour FROM threads").fetchall() == [(None,)]
-    backup = path.with_name("threadwise.db.before-0002")
+    backup = path.with_name("threadwise.db.before-0003")
     assert mode(backup) == 0o600
     assert [name for name in names_in(path.parent) if "before" in name] == [backup.name]
 
@@ -126,7 +127,7 @@ async def test_the_backup_restores(
     await filled(open_store)
     next_version(REBUILD)
     await (await open_store()).close()
-    path.with_name("threadwise.db.before-0002").replace(path)
+    path.with_name("threadwise.db.before-0003").replace(path)
     monkeypatch.undo()
     store = await open_store()
     assert [turn.answered for turn in await store.turns(key())] == ["With pip [1]."] * 3
@@ -143,7 +144,7 @@ async def test_a_migration_that_fails_leaves_the_database_as_it_was(
     await filled(open_store)
     before = precious(path.parent)
     next_version(REBUILD + FAIL)
-    with pytest.raises(DataDirError, match=r"could not be updated \(halfway through\).*before-0002") as caught:
+    with pytest.raises(DataDirError, match=r"could not be updated \(halfway through\).*before-0003") as caught:
         await open_store()
     assert "\n" not in str(caught.value)
     assert precious(path.parent)["threadwise.db"] == before["threadwise.db"]
@@ -156,7 +157,7 @@ async def test_no_migration_without_its_backup(open_store: Opener, path: Path, n
     before = precious(path.parent)
     next_version(REBUILD)
     # The place of the copy is taken by something that no file can replace.
-    path.with_name("threadwise.db.before-0002").mkdir()
+    path.with_name("threadwise.db.before-0003").mkdir()
     with pytest.raises(DataDirError, match="cannot be used"):
         await open_store()
     assert precious(path.parent) == before

@@ -16,13 +16,13 @@ import pytest
 from sqlalchemy import event, select
 from sqlalchemy.exc import IntegrityError
 
-import adapters.store.store as store_module
 from adapters.ports import TurnState
-from adapters.store import SqlConversationStore
+from adapters.store import SqlConversationStore, job_rows
+from adapters.store import jobs as jobs_module
 from adapters.store.database import Database, begin_immediate
 from adapters.store.models import ThreadRow
 from core.errors import DataDirError
-from tests.store.builders import answer, key, said
+from tests.store.builders import answer, ask, finish, history, key, said
 from tests.store.conftest import Opener
 
 HOLD = """
@@ -64,7 +64,7 @@ async def count_up(database: Database) -> None:
 
 async def twenty_count_up(processes: list[Database]) -> int:
     """What the counter has lost of twenty."""
-    await SqlConversationStore(processes[0]).ask(said("m1"))
+    await ask(SqlConversationStore(processes[0]), said("m1"))
     await asyncio.gather(*(count_up(processes[n % 4]) for n in range(20)))
     async with processes[0].read() as session:
         return 20 - (await session.scalars(select(ThreadRow))).one().summary_seq
@@ -90,10 +90,10 @@ async def test_twenty_threads_wait_out_a_lock_while_a_reader_reads_on(
     reads: list[float] = []
 
     async def converse(n: int) -> None:
-        turn_id = await store.ask(said(f"m{n}", thread=key(f"t{n}")))
-        assert turn_id is not None
-        await store.history(key(f"t{n}"), turn_id, 8)
-        await store.finish(turn_id, answer(), TurnState.ANSWERED)
+        job = await ask(store, said(f"m{n}", thread=key(f"t{n}")))
+        assert job is not None
+        await history(store, job, 8)
+        await finish(store, job, answer(), TurnState.ANSWERED)
 
     async def read_on() -> None:
         while True:
@@ -119,14 +119,14 @@ async def test_twenty_threads_wait_out_a_lock_while_a_reader_reads_on(
 async def test_a_lock_that_is_held_too_long_is_told_and_harms_nothing(made: Path, open_store: Opener):
     store = await open_store(busy_timeout=0.1)
     with write_lock_elsewhere(made, 60), pytest.raises(DataDirError, match="is locked by another program"):
-        await store.ask(said("m1"))
-    assert await store.ask(said("m1")) is not None
+        await ask(store, said("m1"))
+    assert await ask(store, said("m1")) is not None
 
 
 async def test_no_transaction_is_open_between_question_and_answer(store: SqlConversationStore, path: Path):
-    turn_id = await store.ask(said("m1"))
-    assert turn_id is not None
-    await store.history(key(), turn_id, 8)
+    job = await ask(store, said("m1"))
+    assert job is not None
+    await history(store, job, 8)
     with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         other.execute("ROLLBACK")
@@ -138,24 +138,24 @@ async def test_ten_tasks_each_with_their_own_session_survive_one_that_raises(sto
     """B101."""
 
     async def handle(n: int) -> None:
-        turn_id = await store.ask(said(f"m{n}", thread=key(f"t{n}")))
-        assert turn_id is not None
-        await asyncio.gather(store.history(key(f"t{n}"), turn_id, 8), store.turns(key(f"t{n}")))
+        job = await ask(store, said(f"m{n}", thread=key(f"t{n}")))
+        assert job is not None
+        await asyncio.gather(history(store, job, 8), store.turns(key(f"t{n}")))
         if n == 3:
             raise ValueError("mine")
-        await store.finish(turn_id, answer(), TurnState.ANSWERED)
+        await finish(store, job, answer(), TurnState.ANSWERED)
 
     outcomes = await asyncio.gather(*(handle(n) for n in range(10)), return_exceptions=True)
     assert [str(outcome) for outcome in outcomes if outcome] == ["mine"]
-    assert await store.recover() == 1
+    assert await store.abandon("terminal") == ["How do I install it?"]
 
 
 async def test_newcomers_do_not_overtake_those_who_wait(store: SqlConversationStore):
     """The pool lets them, in the moment in which the connection comes back: here one comes at every moment."""
-    tasks = [asyncio.create_task(store.ask(said("m0")))]
+    tasks = [asyncio.create_task(ask(store, said("m0")))]
     while len(tasks) < 150:
         await asyncio.sleep(0)
-        tasks.append(asyncio.create_task(store.ask(said(f"m{len(tasks)}"))))
+        tasks.append(asyncio.create_task(ask(store, said(f"m{len(tasks)}"))))
     await asyncio.gather(*tasks)
     assert [turn.message_id for turn in await store.turns(key())] == [f"m{n}" for n in range(len(tasks))]
 
@@ -164,16 +164,17 @@ async def test_a_message_that_another_process_has_just_stored_is_known(
     store: SqlConversationStore, monkeypatch: pytest.MonkeyPatch
 ):
     """Where writers do not wait for each other (PostgreSQL), the unique key decides, and we look again."""
-    assert await store.ask(said("m1")) is not None
+    assert await ask(store, said("m1")) is not None
     looks: list[bool] = []
-    look = store_module._known
+    look = job_rows.claim_of
 
-    async def too_early(session, inbound) -> bool:
-        looks.append(bool(looks) and await look(session, inbound))
-        return looks[-1]
+    async def too_early(session, thread, message_id):
+        claim = await look(session, thread, message_id) if looks else None
+        looks.append(claim is not None)
+        return claim
 
-    monkeypatch.setattr(store_module, "_known", too_early)
-    assert await store.ask(said("m1")) is None
+    monkeypatch.setattr(jobs_module, "claim_of", too_early)
+    assert await ask(store, said("m1")) is None
     assert looks == [False, True]
     assert len(await store.turns(key())) == 1
 
@@ -181,10 +182,10 @@ async def test_a_message_that_another_process_has_just_stored_is_known(
 async def test_a_key_that_is_never_free_is_an_error_and_no_endless_loop(
     store: SqlConversationStore, monkeypatch: pytest.MonkeyPatch
 ):
-    async def blind(session, inbound) -> bool:
-        return False
+    async def blind(session, thread, message_id) -> None:
+        return None
 
-    await store.ask(said("m1"))
-    monkeypatch.setattr(store_module, "_known", blind)
+    await ask(store, said("m1"))
+    monkeypatch.setattr(jobs_module, "claim_of", blind)
     with pytest.raises(IntegrityError):
-        await store.ask(said("m1"))
+        await ask(store, said("m1"))

@@ -14,6 +14,7 @@ from alembic.config import Config
 from sqlalchemy import Connection, NullPool, create_engine, event
 from sqlalchemy.exc import OperationalError
 
+from adapters.fault import fault
 from adapters.store import migrations
 from adapters.store.faults import damaged
 from core.errors import DataDirError
@@ -42,6 +43,7 @@ def upgrade(path: Path, found: str | None, busy_timeout: float) -> None:
     try:
         with _one_at_a_time, engine.begin() as connection:
             _run(connection)
+            fault("K14")
             if connection.exec_driver_sql("PRAGMA foreign_key_check").first() is not None:
                 raise damaged(path, "turns without a thread")
     except (DataDirError, OperationalError, OSError):

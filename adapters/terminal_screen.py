@@ -1,22 +1,29 @@
-"""What is printed of an answer at a terminal or into a pipe."""
+"""Answers on the screen: the terminal as a channel, in which a message is what is printed for a question."""
 
 from __future__ import annotations
 
-import contextlib
+import json
 import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Final
 
 from rich.console import Console
 from rich.text import Text
 
+from adapters.ports import Phase, Post
 from adapters.present import remarks, source_lines
 from core.types import Answer
 
+PLATFORM: Final = "terminal"
 
-class TerminalReply:
-    """Prints an answer: as it grows at a terminal, whole in a pipe."""
+
+class TerminalScreen:
+    """Prints answers: as they grow at a terminal, whole in a pipe. What is printed cannot be taken back."""
+
+    platform = PLATFORM
+    pace = 0.0
 
     def __init__(self, console: Console, *, streams: bool) -> None:
         self._console = console
@@ -24,39 +31,45 @@ class TerminalReply:
         self._printed = ""
         self._status = console.status("searching ...") if streams else None
 
-    @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Shows that something is going on until the first word is there."""
-        if self._status is not None:
+    def bodies(self, answer: Answer) -> Sequence[str]:
+        body = {"text": answer.text, "remarks": remarks(answer), "sources": source_lines(answer.citations)}
+        return [json.dumps(body)]
+
+    async def open(self, post: Post) -> str:
+        self._printed = ""
+        await self.edit(post.reply_to, post)
+        return post.reply_to
+
+    async def find(self, post: Post) -> Sequence[str]:
+        return []
+
+    async def edit(self, message_id: str, post: Post) -> None:
+        if post.phase is Phase.FINAL:
+            self._finish(**json.loads(post.body))
+        elif self._status is not None and post.phase is Phase.WAITING:
+            self._status.update(post.body)
             self._status.start()
-        try:
-            yield
-        finally:
+        elif self._streams:
             self._stop_waiting()
+            self._print_up_to(post.body)
 
-    async def show(self, text: str) -> None:
-        if self._streams:
-            self._stop_waiting()
-            self._print_up_to(text)
-
-    async def finish(self, answer: Answer) -> None:
+    async def remove(self, message_id: str, post: Post) -> None:
         self._stop_waiting()
-        self._print_up_to(answer.text)
+
+    def _finish(self, text: str, remarks: Sequence[str], sources: Sequence[str]) -> None:
+        self._stop_waiting()
+        self._print_up_to(text)
         self._console.print()
-        for line in remarks(answer):
+        for line in remarks:
             self._line(line, "yellow")
-        if answer.citations:
+        if sources:
             self._line("Sources:", "dim")
-        for line in source_lines(answer.citations):
+        for line in sources:
             self._line(line, "dim")
         self._console.print()
 
     def _line(self, text: str, style: str) -> None:
         self._console.print(Text(printable(text), style=style), soft_wrap=not self._console.is_terminal)
-
-    def stopped(self) -> None:
-        self._stop_waiting()
-        self._console.print(Text("\n(stopped)", style="yellow"))
 
     def _print_up_to(self, text: str) -> None:
         if not text.startswith(self._printed):
@@ -74,6 +87,13 @@ class TerminalReply:
             self._status.stop()
 
 
+def printable(text: str) -> str:
+    """No escape sequence of somebody else's reaches the terminal, and no lone surrogate its encoder."""
+    clean = "".join(char if char in "\n\t" or char.isprintable() or char == "\u200d" else "\ufffd" for char in text)
+    encoding = sys.stdout.encoding or "utf-8"
+    return clean.encode(encoding, "replace").decode(encoding)
+
+
 def _wrapped(added: str, before: str, width: int) -> str:
     """`added` with line ends between words, where the text goes on after `before` on a screen of `width`."""
     lines = textwrap.wrap(before[before.rfind("\n") + 1 :], width) or [""]
@@ -89,10 +109,3 @@ def _wrapped(added: str, before: str, width: int) -> str:
             column += len(piece)
         pieces.append(piece)
     return "".join(pieces)
-
-
-def printable(text: str) -> str:
-    """No escape sequence of somebody else's reaches the terminal, and no lone surrogate its encoder."""
-    clean = "".join(char if char in "\n\t" or char.isprintable() or char == "\u200d" else "\ufffd" for char in text)
-    encoding = sys.stdout.encoding or "utf-8"
-    return clean.encode(encoding, "replace").decode(encoding)

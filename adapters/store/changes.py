@@ -1,0 +1,120 @@
+"""Questions that their askers edit or delete: the memory follows, the summary too, and the bytes on the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+
+from sqlalchemy import select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from adapters.jobs import OPEN, Deleted, Edited, Ending, JobState
+from adapters.ports import Inbound, ThreadKey, TurnState
+from adapters.store.database import Database
+from adapters.store.faults import backups_of
+from adapters.store.job_rows import claim_of, thread_of
+from adapters.store.models import InboxRow, JobRow, PartRow, ThreadRow, TurnRow
+from core.errors import DataDirError
+
+log = logging.getLogger(__name__)
+
+
+class SqlChanges:
+    """What becomes of stored questions. Every method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    async def delete(self, thread: ThreadKey, message_id: str) -> Deleted | None:
+        """Removes a question from the memory; None if it is not known.
+
+        Its job, if it is open, is taken from whoever has it and left for somebody to remove our messages. A message
+        that comes after its deletion is known, and so never answered.
+        """
+        found = await self.database.run(self._delete(thread, message_id))
+        if found is not None:
+            try:
+                await self.database.run(self._wipe())
+            except DataDirError as error:
+                log.warning("A deleted question is still in the log of the database: %s", error)
+        return found
+
+    async def edit(self, inbound: Inbound) -> Edited:
+        """Puts the text of `inbound` in the place of the one it had before."""
+        return await self.database.run(self._edit(inbound))
+
+    async def _delete(self, thread: ThreadKey, message_id: str) -> Deleted | None:
+        async with self.database.write() as session:
+            claim = await claim_of(session, thread, message_id)
+            if claim is None:
+                session.add(_tombstone(thread, message_id))
+                return None
+            job = await session.scalar(select(JobRow).where(JobRow.inbox_id == claim.id))
+            turn = await _turn_of(session, claim)
+            if job is not None:
+                job.asker = ""
+                await session.execute(update(PartRow).where(PartRow.job_id == job.id).values(body=None))
+                if job.state in OPEN:
+                    job.state, job.ending = JobState.REMOVING.value, Ending.DELETED.value
+                    job.fence, job.lease_owner = job.fence + 1, ""
+            remembered = turn is not None and turn.answered != ""
+            if turn is not None:
+                await _take_out(session, turn)
+                turn.state = TurnState.DELETED.value
+                turn.typed = turn.answered = turn.author_id = turn.author = turn.query_reason = ""
+                turn.citations, turn.degraded = [], []
+            return Deleted(thread=thread_of(claim), remembered=remembered)
+
+    async def _edit(self, inbound: Inbound) -> Edited:
+        async with self.database.write() as session:
+            claim = await claim_of(session, inbound.thread, inbound.message_id)
+            turn = await _turn_of(session, claim) if claim is not None else None
+            if claim is None or turn is None or turn.state == TurnState.DELETED.value:
+                return Edited.UNKNOWN
+            if turn.typed == inbound.text:
+                return Edited.UNCHANGED
+            job = await session.scalar(select(JobRow).where(JobRow.inbox_id == claim.id))
+            turn.typed, turn.edited_at = inbound.text, datetime.now(UTC)
+            if job is not None and job.state == JobState.QUEUED:
+                return Edited.REPLACED
+            await _take_out(session, turn)
+            return Edited.STORED
+
+    async def _wipe(self) -> None:
+        for backup in await asyncio.to_thread(backups_of, self.database.path):
+            backup.unlink(missing_ok=True)
+        await self.database.empty_log()
+
+
+async def _turn_of(session: AsyncSession, claim: InboxRow) -> TurnRow | None:
+    """The turn of a message: also of one from before there were jobs."""
+    return await session.scalar(
+        select(TurnRow).where(
+            TurnRow.platform == claim.platform,
+            TurnRow.workspace == claim.workspace,
+            TurnRow.channel == claim.channel,
+            TurnRow.message_id == claim.message_id,
+        )
+    )
+
+
+async def _take_out(session: AsyncSession, turn: TurnRow) -> None:
+    """Nothing that was made of the old words is used again. A summary that covers them is made anew."""
+    turn.searched = ""
+    thread = await session.get_one(ThreadRow, turn.thread_id)
+    thread.revision += 1
+    if thread.summary_seq >= turn.seq:
+        thread.summary_seq, thread.summary = 0, ""
+
+
+def _tombstone(thread: ThreadKey, message_id: str) -> InboxRow:
+    return InboxRow(
+        platform=thread.platform,
+        workspace=thread.workspace,
+        channel=thread.channel,
+        thread=thread.thread,
+        message_id=message_id,
+        order_key="",
+        received_at=datetime.now(UTC),
+    )

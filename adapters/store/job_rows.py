@@ -1,0 +1,92 @@
+"""Rows of inbox, jobs and outbox to values, and back."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from sqlalchemy import ColumnElement, and_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from adapters.jobs import Job, JobState, Part
+from adapters.ports import ThreadKey
+from adapters.store import ticks
+from adapters.store.columns import storable
+from adapters.store.models import InboxRow, JobRow, PartRow, TurnRow
+
+
+def is_in(table: type[InboxRow], thread: ThreadKey) -> ColumnElement[bool]:
+    """The messages of a thread."""
+    return and_(
+        table.platform == thread.platform,
+        table.workspace == thread.workspace,
+        table.channel == thread.channel,
+        table.thread == thread.thread,
+    )
+
+
+async def claim_of(session: AsyncSession, thread: ThreadKey, message_id: str) -> InboxRow | None:
+    """The row of a message, whatever thread it is said to be in."""
+    return await session.scalar(
+        select(InboxRow).where(
+            InboxRow.platform == thread.platform,
+            InboxRow.workspace == thread.workspace,
+            InboxRow.channel == thread.channel,
+            InboxRow.message_id == message_id,
+        )
+    )
+
+
+def thread_of(inbox: InboxRow) -> ThreadKey:
+    """Where a message is."""
+    return ThreadKey(platform=inbox.platform, workspace=inbox.workspace, channel=inbox.channel, thread=inbox.thread)
+
+
+def key_of(inbox: InboxRow) -> str:
+    """Names the message, the same in every database."""
+    names = "\n".join((inbox.platform, inbox.workspace, inbox.channel, inbox.message_id))
+    return hashlib.sha256(storable(names).encode()).hexdigest()[:16]
+
+
+def new_job(inbox: InboxRow, turn: TurnRow | None, *, asker: str, owner: str, lease: float) -> JobRow:
+    """The row of a job that is admitted now, in the hands of `owner`."""
+    now = ticks.now()
+    return JobRow(
+        inbox_id=inbox.id,
+        turn_id=turn.id if turn else None,
+        asker=asker,
+        state=JobState.QUEUED.value,
+        attempts=0,
+        fence=1,
+        lease_owner=owner,
+        lease_boot=ticks.boot(),
+        lease_until=now + lease,
+        boot=ticks.boot(),
+        ticks=now,
+    )
+
+
+def new_part(job_id: int, number: int, key: str, body: str | None) -> PartRow:
+    """The row of a message of ours that does not exist yet."""
+    return PartRow(job_id=job_id, part=number, key=key, body=body, delivered=False)
+
+
+def job_value(job: JobRow, inbox: InboxRow, parts: Sequence[PartRow]) -> Job:
+    """The rows as a value."""
+    return Job(
+        id=job.id,
+        fence=job.fence,
+        thread=thread_of(inbox),
+        message_id=inbox.message_id,
+        key=key_of(inbox),
+        asker=job.asker,
+        turn=job.turn_id,
+        state=JobState(job.state),
+        attempts=job.attempts,
+        age=ticks.age(job.boot, job.ticks, inbox.received_at, datetime.now(UTC)),
+        parts=tuple(
+            Part(number=part.part, message_id=part.message_id, body=part.body, delivered=part.delivered)
+            for part in parts
+        ),
+    )

@@ -1,0 +1,300 @@
+"""Inbox, jobs and outbox: a message is taken once, worked on by one process, and answered in one place.
+
+A process owns the jobs that it admitted or took over, until they end, by a lease that it has to extend. Whatever
+it writes for a job names itself and the job's fence, so that a process that lost a job (stopped, and started
+again) can write nothing for it any more: `LeaseLost`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, case, func, literal, or_, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from adapters.jobs import OPEN, Ending, Job, JobState, Part, Work
+from adapters.ports import Inbound, ThreadKey, TurnState
+from adapters.store import ticks
+from adapters.store.database import Database
+from adapters.store.job_rows import claim_of, is_in, job_value, key_of, new_job, new_part
+from adapters.store.models import InboxRow, JobRow, PartRow, ThreadRow, TurnRow
+from adapters.store.rows import new_thread, new_turn, settled
+from adapters.store.window import is_thread, memory_of
+from core.errors import LeaseLost
+from core.types import Answer
+
+ATTEMPTS = 5
+LEASE_SECONDS = 30.0
+
+
+class SqlJobs:
+    """The jobs of one process. Every method is one transaction."""
+
+    def __init__(self, database: Database, lease_seconds: float = LEASE_SECONDS) -> None:
+        self.database = database
+        self.lease_seconds = lease_seconds
+        self.owner = secrets.token_hex(16)
+
+    async def admit(self, inbound: Inbound) -> Job | None:
+        """Stores the question and its job; None if the message is known. When this returns, it is on the disk."""
+        return await self.database.run(self._retried(inbound, None))
+
+    async def refuse(self, inbound: Inbound, bodies: Sequence[str]) -> Job | None:
+        """Stores that the message was refused, with the notice that is to be shown, if any."""
+        return await self.database.run(self._retried(inbound, bodies))
+
+    async def extend(self) -> set[int]:
+        """Extends the lease of all jobs of this process; the ids of those that it still has."""
+        return await self.database.run(self._extend())
+
+    async def take_over(self, platforms: Collection[str], *, alone: bool) -> list[Job]:
+        """Takes the open jobs that nobody is at, oldest first. `alone`: no other process can be alive."""
+        return await self.database.run(self._take_over(platforms, alone=alone))
+
+    async def next(self, thread: ThreadKey) -> Job | None:
+        """The job of this process that is to be done first in a thread."""
+        return await self.database.run(self._next(thread))
+
+    async def begin(self, job: Job, most_turns: int) -> Work:
+        """Counts an attempt, before the work; the question as it reads now, and what the thread holds before it."""
+        return await self.database.run(self._begin(job, most_turns))
+
+    async def count(self, job: Job, attempts: int) -> None:
+        """Adds to the attempts, or takes off what was none."""
+        await self.database.run(self._write(job, attempts=JobRow.attempts + attempts))
+
+    async def release(self, job: Job, *, attempts: int = 0) -> None:
+        """Gives the job up for whoever takes it over."""
+        await self.database.run(
+            self._write(
+                job,
+                attempts=JobRow.attempts + attempts,
+                state=case((JobRow.state == JobState.RUNNING, JobState.QUEUED.value), else_=JobRow.state),
+                lease_owner="",
+            )
+        )
+
+    async def settle(self, job: Job, answer: Answer, state: TurnState, bodies: Sequence[str], ending: Ending) -> Job:
+        """Stores what was searched, answered, cited and degraded, and the messages that are to show it."""
+        return await self.database.run(self._settle(job, answer, state, bodies, ending))
+
+    async def posted(self, job: Job, part: int, message_id: str) -> None:
+        """Stores the id of a message of ours."""
+        await self.database.run(self._posted(job, part, {"message_id": message_id}))
+
+    async def delivered(self, job: Job, part: int, message_id: str, *, last: bool) -> None:
+        """Stores that the message shows its final body; the `last` one ends the job."""
+        values = {"message_id": message_id, "delivered": True}
+        await self.database.run(self._posted(job, part, values, JobState.DONE if last else None))
+
+    async def end(self, job: Job, state: JobState) -> None:
+        """Ends the job without delivery, and its turn without an answer if it has none."""
+        await self.database.run(self._end(job, state))
+
+    async def disown(self, ids: Collection[int]) -> None:
+        """Gives up jobs that this process has lost sight of."""
+        await self.database.run(self._disown(ids))
+
+    async def abandon(self, platform: str) -> list[str]:
+        """Ends all open jobs of a platform that does not go on where it was; the questions, oldest first."""
+        return await self.database.run(self._abandon(platform))
+
+    async def _retried(self, inbound: Inbound, refusal: Sequence[str] | None) -> Job | None:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                async with self.database.write() as session:
+                    return await self._admit(session, inbound, refusal)
+            except IntegrityError:
+                # Another process was faster, with this message or this place in the thread. Look again.
+                # SQLite, where a writer is alone, never gets here.
+                if attempt == ATTEMPTS:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _admit(self, session: AsyncSession, inbound: Inbound, refusal: Sequence[str] | None) -> Job | None:
+        if await claim_of(session, inbound.thread, inbound.message_id) is not None:
+            return None
+        inbox = InboxRow(
+            platform=inbound.thread.platform,
+            workspace=inbound.thread.workspace,
+            channel=inbound.thread.channel,
+            thread=inbound.thread.thread,
+            message_id=inbound.message_id,
+            order_key=inbound.order,
+            received_at=datetime.now(UTC),
+        )
+        session.add(inbox)
+        turn = await _insert_turn(session, inbound) if refusal is None else None
+        await session.flush()
+        job = new_job(inbox, turn, asker=inbound.author_id, owner=self.owner, lease=self.lease_seconds)
+        if refusal is not None:
+            job.state = (JobState.DELIVERING if refusal else JobState.DONE).value
+            job.ending = Ending.REFUSED.value
+        session.add(job)
+        await session.flush()
+        bodies: Sequence[str | None] = [None] if refusal is None else refusal
+        parts = [new_part(job.id, number, key_of(inbox), body) for number, body in enumerate(bodies)]
+        session.add_all(parts)
+        return job_value(job, inbox, parts)
+
+    async def _extend(self) -> set[int]:
+        async with self.database.write() as session:
+            mine = (
+                update(JobRow)
+                .where(JobRow.lease_owner == self.owner, JobRow.state.in_(OPEN))
+                .values(lease_until=ticks.now() + self.lease_seconds)
+                .returning(JobRow.id)
+            )
+            return set((await session.scalars(mine)).all())
+
+    async def _take_over(self, platforms: Collection[str], *, alone: bool) -> list[Job]:
+        now = ticks.now()
+        # No lease is longer than that, whatever a clock says.
+        lasting = JobRow.lease_until.between(now, now + self.lease_seconds)
+        free = or_(JobRow.lease_owner == "", JobRow.lease_boot != ticks.boot(), ~lasting)
+        theirs = JobRow.lease_owner != self.owner
+        here = select(InboxRow.id).where(InboxRow.platform.in_(platforms))
+        taken = (
+            update(JobRow)
+            .where(JobRow.state.in_(OPEN), JobRow.inbox_id.in_(here), theirs if alone else and_(theirs, free))
+            .values(
+                fence=JobRow.fence + 1,
+                state=case((JobRow.state == JobState.RUNNING, JobState.QUEUED.value), else_=JobRow.state),
+                lease_owner=self.owner,
+                lease_boot=ticks.boot(),
+                lease_until=now + self.lease_seconds,
+            )
+            .returning(JobRow.id)
+        )
+        async with self.database.write() as session:
+            ids = (await session.scalars(taken)).all()
+            return await _values(session, JobRow.id.in_(ids))
+
+    async def _next(self, thread: ThreadKey) -> Job | None:
+        async with self.database.read() as session:
+            first = await session.scalar(
+                select(JobRow.id)
+                .join(InboxRow, InboxRow.id == JobRow.inbox_id)
+                .join(TurnRow, TurnRow.id == JobRow.turn_id)
+                .where(
+                    JobRow.state.in_((JobState.QUEUED, JobState.RUNNING, JobState.DELIVERING)),
+                    JobRow.lease_owner == self.owner,
+                    is_in(InboxRow, thread),
+                )
+                .order_by(TurnRow.seq)
+                .limit(1)
+            )
+            jobs = await _values(session, JobRow.id == first) if first is not None else []
+            return jobs[0] if jobs else None
+
+    async def _begin(self, job: Job, most_turns: int) -> Work:
+        async with self.database.write() as session:
+            counted = {"attempts": JobRow.attempts + 1, "state": JobState.RUNNING.value}
+            attempts = await session.scalar(
+                update(JobRow).where(self._mine(job)).values(counted).returning(JobRow.attempts)
+            )
+            turn = await session.get(TurnRow, job.turn)
+            if attempts is None or turn is None:
+                raise LeaseLost
+            thread = await session.get_one(ThreadRow, turn.thread_id)
+            memory = await memory_of(session, thread, turn.seq, most_turns)
+            return Work(text=turn.typed, author=turn.author, memory=memory, attempts=attempts)
+
+    async def _write(self, job: Job, **values: Any) -> None:
+        async with self.database.write() as session:
+            await self._guarded(session, job, values)
+
+    async def _guarded(self, session: AsyncSession, job: Job, values: dict[str, Any]) -> None:
+        changed = update(JobRow).where(self._mine(job)).values(values).returning(JobRow.id)
+        if await session.scalar(changed) is None:
+            raise LeaseLost
+
+    async def _settle(self, job: Job, answer: Answer, state: TurnState, bodies: Sequence[str], ending: Ending) -> Job:
+        async with self.database.write() as session:
+            await self._guarded(session, job, {"state": JobState.DELIVERING.value, "ending": ending.value})
+            values = settled(answer, state, datetime.now(UTC))
+            await session.execute(update(TurnRow).where(TurnRow.id == job.turn).values(**values))
+            first = and_(PartRow.job_id == job.id, PartRow.part == 0)
+            await session.execute(update(PartRow).where(first).values(body=bodies[0]))
+            session.add_all(new_part(job.id, number, job.key, body) for number, body in enumerate(bodies) if number)
+        parts = tuple(Part(number=number, body=body) for number, body in enumerate(bodies))
+        return replace(job, state=JobState.DELIVERING, parts=parts)
+
+    async def _end(self, job: Job, state: JobState) -> None:
+        async with self.database.write() as session:
+            await self._guarded(session, job, {"state": state.value, "lease_owner": ""})
+            unanswered = and_(TurnRow.id == job.turn, TurnRow.state == TurnState.ASKED.value)
+            await session.execute(update(TurnRow).where(unanswered).values(state=TurnState.FAILED.value))
+
+    async def _disown(self, ids: Collection[int]) -> None:
+        async with self.database.write() as session:
+            theirs = and_(JobRow.id.in_(ids), JobRow.lease_owner == self.owner)
+            await session.execute(update(JobRow).where(theirs).values(lease_owner=""))
+
+    async def _posted(self, job: Job, part: int, values: dict[str, Any], state: JobState | None = None) -> None:
+        async with self.database.write() as session:
+            ended = {"state": state.value, "lease_owner": ""} if state else {"lease_owner": self.owner}
+            await self._guarded(session, job, ended)
+            await session.execute(update(PartRow).where(PartRow.job_id == job.id, PartRow.part == part).values(values))
+
+    async def _abandon(self, platform: str) -> list[str]:
+        here = select(InboxRow.id).where(InboxRow.platform == platform)
+        ended = {"state": JobState.DONE.value, "ending": Ending.INTERRUPTED.value, "lease_owner": ""}
+        async with self.database.write() as session:
+            gone = update(JobRow).where(JobRow.state.in_(OPEN), JobRow.inbox_id.in_(here)).values(ended)
+            turns = [turn for turn in await session.scalars(gone.returning(JobRow.turn_id)) if turn is not None]
+            unanswered = and_(TurnRow.id.in_(turns), TurnRow.state == TurnState.ASKED.value)
+            lost = await session.execute(
+                update(TurnRow)
+                .where(unanswered)
+                .values(state=TurnState.FAILED.value)
+                .returning(TurnRow.id, TurnRow.typed)
+            )
+            return [typed for _, typed in sorted(lost.all())]
+
+    def _mine(self, job: Job) -> ColumnElement[bool]:
+        return and_(JobRow.id == job.id, JobRow.fence == job.fence, JobRow.lease_owner == self.owner)
+
+
+async def _insert_turn(session: AsyncSession, inbound: Inbound) -> TurnRow:
+    thread = await session.scalar(select(ThreadRow).where(is_thread(inbound.thread)))
+    if thread is None:
+        thread = new_thread(inbound.thread, created_at=inbound.sent_at)
+        session.add(thread)
+        await session.flush()
+    turn = new_turn(inbound, thread.id, seq=await _make_room(session, thread.id, inbound.order))
+    session.add(turn)
+    await session.flush()
+    return turn
+
+
+async def _make_room(session: AsyncSession, thread_id: int, order: str) -> int:
+    """The place of a message in its thread: before those that wait and were sent later, else at the end."""
+    waits = and_(TurnRow.thread_id == thread_id, JobRow.state == JobState.QUEUED)
+    later = and_(waits, literal(order) != "", InboxRow.order_key > order)
+    first = select(func.min(TurnRow.seq)).join(JobRow, JobRow.turn_id == TurnRow.id)
+    place = await session.scalar(first.join(InboxRow, InboxRow.id == JobRow.inbox_id).where(later))
+    if place is None:
+        last = await session.scalar(select(func.max(TurnRow.seq)).where(TurnRow.thread_id == thread_id))
+        return (last or 0) + 1
+    moved = select(TurnRow).join(JobRow, JobRow.turn_id == TurnRow.id).where(waits, TurnRow.seq >= place)
+    for turn in (await session.scalars(moved.order_by(TurnRow.seq.desc()))).all():
+        # One by one from the end: no two turns may have the same place at any moment.
+        turn.seq += 1
+        await session.flush()
+    return place
+
+
+async def _values(session: AsyncSession, which: ColumnElement[bool]) -> list[Job]:
+    rows = select(JobRow, InboxRow).join(InboxRow, InboxRow.id == JobRow.inbox_id).where(which).order_by(JobRow.id)
+    found = (await session.execute(rows)).all()
+    parts: dict[int, list[PartRow]] = {}
+    wanted = select(PartRow).where(PartRow.job_id.in_([job.id for job, _ in found])).order_by(PartRow.part)
+    for part in await session.scalars(wanted):
+        parts.setdefault(part.job_id, []).append(part)
+    return [job_value(job, inbox, parts.get(job.id, [])) for job, inbox in found]
