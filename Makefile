@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test live bench train test-training lint lock clean
+.PHONY: help chat test live chaos bench train test-training lint lock clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -31,6 +31,9 @@ test: $(VENV)/dev.stamp  ## Install and run every test
 
 live: $(VENV)/dev.stamp  ## What a real model makes of the known hard cases: the embedded one, or LLM_BASE_URL; prints rates
 	@$(BIN)/python -m pytest -m live tests/live
+
+chaos: $(VENV)/dev.stamp  ## Kill the bot at every step and at random moments, and judge what is left (about 10 minutes)
+	@$(BIN)/python -m pytest -m "chaos or not chaos" tests/chaos
 
 bench: $(VENV)/dev.stamp  ## Measure what Threadwise costs beside its models; PARTS="turn search" for some
 	@$(BIN)/python -m bench $(PARTS)
