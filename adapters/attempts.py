@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
+from typing import Any, Final, TypeVar
 
 from adapters import notices
 from adapters.fault import fault
 from adapters.jobs import Ending, Work
 from adapters.live import LiveMessage
 from adapters.outbox import Outbox
-from adapters.ports import AnswerTurn, Phase, Seat, TurnState
+from adapters.ports import AnswerTurn, Phase, Seat, Show, TurnState
 from adapters.store.jobs import SqlJobs
 from adapters.ticket import Ticket, Verdict
 from core.errors import ChannelGone, LeaseLost, QuestionExpired
@@ -26,6 +27,10 @@ from core.shedding import ShedLevel
 from core.types import Answer, Question
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+LONG_WAIT: Final = 3.0
+"""Seconds for the model after which an attempt has not really begun."""
 
 
 class Attempts:
@@ -53,6 +58,8 @@ class Attempts:
             if attempts >= self._rules.attempts:
                 return await self._end(ticket, notices.notice(notices.FAILED), Ending.FAILED), 0
             try:
+                if not await self._near(ticket):
+                    continue
                 # Said before it is so: a write goes on to its end when its caller is cancelled.
                 ticket.counted = ticket.working = True
                 work = await self._rules.patiently(lambda: self._jobs.begin(ticket.job, self._most_turns))
@@ -80,6 +87,30 @@ class Attempts:
             finally:
                 ticket.working = False
 
+    async def _near(self, ticket: Ticket) -> bool:
+        """Waits until it is worth while to begin; False if the ticket's verdict is to be looked at."""
+        assert ticket.seat is not None
+        waiting = await self._cancellable(ticket, ticket.seat.near())
+        if ticket.verdict is Verdict.AGAIN:
+            ticket.verdict = None
+        return not waiting.cancelled() and waiting.result() is None
+
+    async def _cancellable(self, ticket: Ticket, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        """`work`, done or cancelled by a verdict. Raises `LeaseLost` if that was the verdict."""
+        task = asyncio.ensure_future(work)
+        ticket.task = task
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait({task}, timeout=1.0)
+            raise
+        finally:
+            ticket.task = None
+        if ticket.verdict is Verdict.LOST:
+            raise LeaseLost
+        return task
+
     async def _attempt(self, ticket: Ticket, live: LiveMessage, work: Work) -> Answer | None:
         """The answer; None if it was cancelled, for the reason that the ticket's verdict says."""
         assert ticket.seat is not None
@@ -93,21 +124,13 @@ class Attempts:
             live.show(text, Phase.GROWING)
 
         seat = _CountedSeat(ticket, ticket.seat, self._jobs, live)
-        task = asyncio.ensure_future(self._answer(question, show, seat))
-        ticket.task = task
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError:
-            task.cancel()
-            await asyncio.wait({task}, timeout=1.0)
-            raise
-        finally:
-            ticket.task = None
-        if ticket.verdict is Verdict.LOST:
-            raise LeaseLost
+        task = await self._cancellable(ticket, self._answered(question, show, seat))
         if task.cancelled() or ticket.verdict is Verdict.AGAIN:
             return None
         return task.result()
+
+    async def _answered(self, question: Question, show: Show, seat: Seat) -> Answer:
+        return await self._answer(question, show, seat)
 
     async def _end(self, ticket: Ticket, answer: Answer, ending: Ending) -> Answer:
         state = TurnState.ANSWERED if answer.complete else TurnState.INCOMPLETE
@@ -119,7 +142,7 @@ class Attempts:
 
 
 class _CountedSeat:
-    """A seat that takes an attempt off the count while it waits, and adds it again before the model is called."""
+    """A seat that takes an attempt off the count when it waits long, and adds it again before the model is called."""
 
     def __init__(self, ticket: Ticket, seat: Seat, jobs: SqlJobs, live: LiveMessage) -> None:
         self._ticket, self._seat, self._jobs, self._live = ticket, seat, jobs, live
@@ -143,16 +166,25 @@ class _CountedSeat:
     def leave(self) -> None:
         self._seat.leave()
 
+    async def near(self) -> None:
+        await self._seat.near()
+
     @asynccontextmanager
     async def slot(self, cost: int, *, optional: bool = False) -> AsyncIterator[Slot]:
-        waits = self._seat.wait_seconds != 0.0
-        if waits:
-            await self._count(-1)
-        async with self._seat.slot(cost, optional=optional) as slot:
-            if not self._ticket.counted:
-                await self._count(1)
-                self._live.show(notices.WORKING, Phase.WAITING)
-            yield slot
+        waits = asyncio.create_task(self._waits())
+        try:
+            async with self._seat.slot(cost, optional=optional) as slot:
+                waits.cancel()
+                if not self._ticket.counted:
+                    await self._count(1)
+                    self._live.show(notices.WORKING, Phase.WAITING)
+                yield slot
+        finally:
+            waits.cancel()
+
+    async def _waits(self) -> None:
+        await asyncio.sleep(LONG_WAIT)
+        await self._count(-1)
 
     async def _count(self, attempts: int) -> None:
         ticket = self._ticket

@@ -206,8 +206,7 @@ class Dispatcher:
             who, where = _who_and_where(job.thread, job.asker)
             ticket.seat = seat or self._gpu.enter(who, where, enforce=False, ttl=left)
             ticket.live = LiveMessage(ticket, self._outbox, self._jobs)
-            ticket.position = notices.position(ticket.seat.ahead, ticket.seat.wait_seconds)
-            ticket.live.start(ticket.position)
+            ticket.live.start(ticket.tell_position)
         if job.turn is not None and job.state is not JobState.REMOVING:
             self._lanes.wake(job.thread)
         else:
@@ -335,10 +334,9 @@ class Dispatcher:
             for ticket in self._tickets.values():
                 if ticket.seat is None or ticket.live is None or ticket.working or ticket.live.text:
                     continue
-                text = notices.position(ticket.seat.ahead, ticket.seat.wait_seconds)
-                if text != ticket.position:
-                    ticket.position = text
-                    ticket.live.show(text, Phase.WAITING)
+                told = ticket.position
+                if (word := ticket.tell_position()) != told:
+                    ticket.live.show(word, Phase.WAITING)
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 
 from adapters.fault import fault
@@ -19,6 +20,7 @@ class LiveMessage:
     def __init__(self, ticket: Ticket, outbox: Outbox, jobs: SqlJobs) -> None:
         self._ticket, self._outbox, self._jobs = ticket, outbox, jobs
         self._wanted = self._shown = ("", Phase.WAITING)
+        self._word: Callable[[], str] = str
         self._changed, self._closing, self.opened = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.gone = False
         """There is no place for an answer."""
@@ -26,9 +28,9 @@ class LiveMessage:
         """The answer so far."""
         self._task: asyncio.Task[None] | None = None
 
-    def start(self, text: str) -> None:
+    def start(self, word: Callable[[], str]) -> None:
         """Begins, with a first word if there is no message yet."""
-        self._wanted = (text, Phase.WAITING)
+        self._word = word
         self._task = asyncio.create_task(self._run())
 
     def show(self, text: str, phase: Phase) -> None:
@@ -63,6 +65,8 @@ class LiveMessage:
         if 0 in ticket.ids:
             return
         fault("K2")
+        if self._wanted == self._shown:
+            self._wanted = (self._word(), Phase.WAITING)
         wanted = self._wanted
         post = ticket.post(0, *wanted)
         ticket.ids[0], shows = await self._outbox.create(ticket, post, maybe_there=ticket.doubtful, until=self._closing)

@@ -11,6 +11,8 @@ AGAIN: Final = "Answering again ..."
 FAILED: Final = "This could not be answered: something went wrong each time it was tried. Please ask again later."
 STOPPED: Final = "stopped"
 """Reason of the mark on an answer that its asker stopped."""
+EXACT: Final = 10
+"""Places up to which the line is counted exactly."""
 DISK: Final = "I cannot take questions just now: the disk of the machine that I run on is nearly full."
 
 
@@ -18,6 +20,9 @@ def position(ahead: int, wait_seconds: float | None) -> str:
     """Where a question stands in the line."""
     if ahead <= 0:
         return WORKING
+    if ahead > EXACT:
+        # Far behind, every word would change all the time, and each change costs a request to the platform.
+        return f"Queued, more than {ahead // EXACT * EXACT} ahead"
     about = "" if wait_seconds is None else f", about {_rounded(wait_seconds)}"
     return f"Queued, {ahead} ahead{about}"
 

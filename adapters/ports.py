@@ -168,6 +168,10 @@ class Seat(Protocol):
         """How long a call that may be left out waits for its slot."""
         ...
 
+    async def near(self) -> None:
+        """Returns when it is time to get ready. Raises `QuestionExpired`."""
+        ...
+
     def slot(self, cost: int, *, optional: bool = False) -> AbstractAsyncContextManager[Slot]:
         """The model, for one call of so many tokens: waits until it is free. See `core.seat`."""
         ...

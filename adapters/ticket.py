@@ -6,12 +6,12 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from adapters import notices
 from adapters.jobs import Ending, Job
 from adapters.ports import Phase, Post, Seat
 from core.errors import LeaseLost
-from core.types import Answer
 
 if TYPE_CHECKING:
     from adapters.live import LiveMessage
@@ -45,8 +45,8 @@ class Ticket:
     """An attempt is under way, and does not wait for the model."""
     counted: bool = False
     """The attempt that is under way is in the database's count."""
-    task: asyncio.Future[Answer] | None = None
-    """The attempt."""
+    task: asyncio.Future[Any] | None = None
+    """The attempt, or the wait before it."""
     runner: asyncio.Task[None] | None = None
     """What does the job, from the first attempt to the delivery."""
     live: LiveMessage | None = None
@@ -60,6 +60,12 @@ class Ticket:
     def __post_init__(self) -> None:
         self._admitted = time.monotonic() - self.job.age
         self.ids = {part.number: part.message_id for part in self.job.parts if part.message_id is not None}
+
+    def tell_position(self) -> str:
+        """Where it stands in the line now, in words, for its asker."""
+        assert self.seat is not None
+        self.position = notices.position(self.seat.ahead, self.seat.wait_seconds)
+        return self.position
 
     def age(self) -> float:
         """Seconds since it was admitted."""

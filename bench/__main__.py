@@ -30,6 +30,7 @@ PARTS: Final = {
     "search": "search over 50,000 passages",
     "prefix": "share of the prompts that the embedded server has in its cache",
     "ingest": "ingest beside the bare embedder",
+    "crowd": "500 threads at once in front of four slots",
     "start": "start to ready",
     "memory": "resident memory",
 }

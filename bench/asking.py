@@ -11,12 +11,12 @@ from adapters.ports import Inbound, Post, ThreadKey
 from core.types import Answer
 
 
-def inbound(thread: str, text: str) -> Inbound:
+def inbound(thread: str, text: str, author: str = "1") -> Inbound:
     """`text` as a message in the thread of that name."""
     return Inbound(
         message_id=f"{thread}-{time.monotonic_ns()}",
         thread=ThreadKey(platform=Unseen.platform, workspace="w", channel="c", thread=thread),
-        author_id="1",
+        author_id=author,
         author="bench",
         text=text,
         sent_at=datetime.now(UTC),
@@ -47,10 +47,15 @@ class Unseen:
     async def remove(self, message_id: str, post: Post) -> None: ...
 
 
-async def answered(dispatcher: Dispatcher, channel: Unseen, message: Inbound) -> Answer:
-    """The answer to `message`, when it is delivered."""
+async def taken(dispatcher: Dispatcher, message: Inbound) -> int:
+    """The job of `message`, when it is on the disk."""
     admitted = await dispatcher.admit(message)
     assert admitted is not None
     assert admitted.job is not None, "refused"
-    await dispatcher.ended(admitted.job)
+    return admitted.job
+
+
+async def answered(dispatcher: Dispatcher, channel: Unseen, message: Inbound) -> Answer:
+    """The answer to `message`, when it is delivered."""
+    await dispatcher.ended(await taken(dispatcher, message))
     return channel.answers[-1]

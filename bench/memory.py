@@ -36,8 +36,8 @@ def measure(run: Run) -> Result:
 
 
 async def _measured(run: Run, scratch: Path) -> Result:
-    async with scripted_server() as url:
-        settings = scripted_settings(url)
+    async with scripted_server() as server:
+        settings = scripted_settings(server.url)
         await ingested(scratch, settings, DOCS)
         async with chat(scratch, settings) as started:
             started.say("/help")

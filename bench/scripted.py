@@ -1,7 +1,8 @@
-"""An instant model and embedder behind real HTTP, in a process of its own.
+"""A model and an embedder behind real HTTP, in a process of its own: they answer at once, or after a pause.
 
-    async with scripted_server() as url:
-        ...                                  # url is good for LLM_BASE_URL and EMBEDDING_BASE_URL
+    async with scripted_server() as server:
+        ...                                  # server.url is good for LLM_BASE_URL and EMBEDDING_BASE_URL
+    server.most_in_flight                    # chat requests that it had to do at a time, known at the end
 
 The server is the one that the tests use. It answers with some sixty pieces of text and a citation, and it
 rewrites a follow-up into the typed words with a word of the conversation, so that every stage has its work.
@@ -9,11 +10,13 @@ rewrites a follow-up into the typed words with a word of the conversation, so th
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from bench.run import ROOT
@@ -39,13 +42,22 @@ def reply_to(body: dict[str, Any]) -> Reply:
     return Reply(pieces=(f"{last.rstrip(' ?')} {subject}",))
 
 
+@dataclass
+class Scripted:
+    """A server that runs, or did."""
+
+    url: str
+    most_in_flight: int = 0
+
+
 @asynccontextmanager
-async def scripted_server() -> AsyncIterator[str]:
-    """The address of a running server; it ends with the block, and with this process."""
+async def scripted_server(pause: float = 0.0) -> AsyncIterator[Scripted]:
+    """A running server; it ends with the block, and with this process. Answers begin after `pause` seconds."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "bench.scripted",
+        f"--pause={pause}",
         cwd=ROOT,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -56,22 +68,28 @@ async def scripted_server() -> AsyncIterator[str]:
         url = (await asyncio.wait_for(process.stdout.readline(), 30)).decode().strip()
         if not url:
             raise RuntimeError("the scripted server did not start")
-        yield url
+        yield (server := Scripted(url))
+        process.stdin.close()
+        server.most_in_flight = int(await process.stdout.readline())
     finally:
         process.stdin.close()
         await process.wait()
 
 
-async def _serve() -> None:
+async def _serve(pause: float) -> None:
     """Serves until the standard input ends."""
     async with OpenAIServer(model=MODEL, context_tokens=32_768) as server:
         server.width = WIDTH
         server.count = lambda text: len(text) // 3 + 1
-        server.default = reply_to
+        server.default = lambda body: replace(reply_to(body), delay=pause)
         sys.stdout.write(f"{server.base_url}\n")
         sys.stdout.flush()
         await asyncio.to_thread(sys.stdin.read)
+        sys.stdout.write(f"{server.max_in_flight}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve())
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--pause", type=float, default=0.0)
+    asyncio.run(_serve(parser.parse_args().pause))

@@ -39,8 +39,8 @@ async def _measured(run: Run, scratch: Path) -> Result:
     without, beside = scratch / "without", scratch / "with"
     for directory in (without, beside):
         (directory / "data").mkdir(parents=True)
-    async with scripted_server() as url:
-        settings = scripted_settings(url)
+    async with scripted_server() as server:
+        settings = scripted_settings(server.url)
         await ingested(without, settings, DOCS)
         ready = await _starts(run, "without the embedded model", without, settings, "/help", LAST_OF_HELP)
         asked = await _starts(run, "the first question", without, settings, QUESTION, "Sources:")

@@ -114,8 +114,8 @@ def _ms(turns: Sequence[_Turn], name: str, share: float = 0.5) -> float:
 
 async def _measured(run: Run, data_dir: Path, meter: Meter) -> list[_Turn]:
     texts = corpus(PASSAGES, (WARM_UP + THREADS) * TURNS, topics=20)
-    async with scripted_server() as url:
-        settings = settings_for(data_dir, **scripted_settings(url))
+    async with scripted_server() as server:
+        settings = settings_for(data_dir, **scripted_settings(server.url))
         async with open_app(settings, lambda _: None) as app:
             await ingest_documents(texts.documents, app.index)
             database = _TimedDatabase(app.store.database.path)

@@ -64,11 +64,15 @@ class Gpu:
         self._numbers = 0
         self._running: Counter[str] = Counter()
         self._calls: list[Call] = []
+        self._far: dict[int, asyncio.Future[None]] = {}
+        """Jobs that wait until they are near the front, by the number of their seat."""
         self._background: list[Call] = []
         self._lent: list[Slot] = []
         """Slots of background work."""
         self._refusal = ModelUnavailable()
         self._average: float | None = None
+        self._places: tuple[dict[int, int], int] | None = None
+        """What `_ranks` told last; None when something has changed since."""
         self._soon: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         metrics.SLOTS.set(slots)
@@ -109,6 +113,18 @@ class Gpu:
         return len(self._seats)
 
     # ------------------------------------------------------------------------- what seats and slots tell
+
+    async def near(self, seat: Seat) -> None:
+        """`Seat.near`."""
+        if seat.begun or seat.number not in self._seats:
+            return
+        self._far[seat.number] = far = asyncio.get_running_loop().create_future()
+        self._changed()
+        try:
+            await far
+        finally:
+            if self._far.get(seat.number) is far:
+                del self._far[seat.number]
 
     async def turn(self, call: Call) -> Slot:
         """Waits until `call` has its slot."""
@@ -164,6 +180,8 @@ class Gpu:
         """A job has ended."""
         if self._seats.pop(seat.number, None) is None:
             return
+        if (far := self._far.pop(seat.number, None)) is not None:
+            far.cancel()
         for call in [call for call in self._calls if call.seat is seat]:
             self._calls.remove(call)
             call.slot.cancel()
@@ -176,10 +194,8 @@ class Gpu:
 
     def ahead_of(self, seat: Seat) -> int:
         """`Seat.ahead`."""
-        if seat.begun or seat.number not in self._seats:
-            return 0
-        begun = sum(call.seat is not None and call.seat.begun for call in self._calls)
-        return begun + self._fair.order(self._not_begun()).index(seat)
+        ranks, begun = self._ranks()
+        return 0 if seat.number not in ranks else begun + ranks[seat.number]
 
     def wait_of(self, seat: Seat) -> float | None:
         """`Seat.wait_seconds`."""
@@ -190,8 +206,17 @@ class Gpu:
 
     # -------------------------------------------------------------------------------------- who is next
 
+    def _ranks(self) -> tuple[dict[int, int], int]:
+        """The places of the jobs that have not begun, by the number of their seat, and how many begun ones wait too."""
+        if self._places is None:
+            order = self._fair.order(self._not_begun())
+            begun = sum(call.seat is not None and call.seat.begun for call in self._calls)
+            self._places = {seat.number: rank for rank, seat in enumerate(order)}, begun
+        return self._places
+
     def _changed(self) -> None:
         """Has it all looked at once, however much changes in this moment."""
+        self._places = None
         if self._soon is None:
             self._soon = asyncio.get_running_loop().call_soon(self._look)
 
@@ -209,8 +234,18 @@ class Gpu:
             self._give(call, now)
         if self.backoff.admits(now) and any(map(self._may_begin, self._calls)):
             self._take_back()
+        self._places = None
+        self._let_near()
         self._report()
         self._look_again(now)
+
+    def _let_near(self) -> None:
+        """Tells the jobs at the front of the line that it is time to get ready: one for each slot, and one behind."""
+        if self._far:
+            near = {number for number, rank in self._ranks()[0].items() if rank < 2 * self.slots}
+            for number in near & self._far.keys():
+                if not (far := self._far.pop(number)).done():
+                    far.set_result(None)
 
     def _next(self, now: float) -> Call | None:
         if self.in_use >= self.slots or not self.backoff.admits(now):
@@ -266,6 +301,11 @@ class Gpu:
             if ends <= now:
                 (self._background if call.seat is None else self._calls).remove(call)
                 call.slot.set_exception(why(str(self._refusal) if why is ModelUnavailable else ""))
+        for number, far in list(self._far.items()):
+            if self._seats[number].expires_at <= now:
+                del self._far[number]
+                if not far.done():
+                    far.set_exception(QuestionExpired())
 
     def _end_of_wait(self, call: Call) -> tuple[float, type[ThreadwiseError]]:
         """When `call` waits no longer, and what it is told then."""
@@ -309,6 +349,7 @@ class Gpu:
             self._timer.cancel()
             self._timer = None
         times = [self._end_of_wait(call)[0] for call in (*self._calls, *self._background)]
+        times += [self._seats[number].expires_at for number in self._far]
         if self._calls and self.is_down and self.backoff.until > now:
             times.append(self.backoff.until)
         if (calm := self._shedding.next_look) is not None:

@@ -80,6 +80,13 @@ class Seat:
         """How long an optional call waits for its slot."""
         return self._gpu.limits.patience_seconds
 
+    async def near(self) -> None:
+        """Returns when the job is near the front of the line: what it does before its first call may be done now.
+
+        Raises `QuestionExpired` when it waited too long.
+        """
+        await self._gpu.near(self)
+
     @asynccontextmanager
     async def slot(self, cost: int, *, optional: bool = False) -> AsyncIterator[Slot]:
         """Waits for a slot and holds it; `cost` is in tokens, prompt and longest reply together.

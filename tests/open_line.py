@@ -17,6 +17,9 @@ class OpenSeat:
         self.line = line
         self.ahead, self.wait_seconds = 0, 0.0
 
+    async def near(self) -> None:
+        return
+
     @asynccontextmanager
     async def slot(self, cost: int, *, optional: bool = False) -> AsyncIterator[Slot]:
         raise NotImplementedError("scripted answers take no slot")

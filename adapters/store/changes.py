@@ -13,7 +13,7 @@ from adapters.jobs import OPEN, Deleted, Edited, Ending, JobState
 from adapters.ports import Inbound, ThreadKey, TurnState
 from adapters.store.database import Database
 from adapters.store.faults import backups_of
-from adapters.store.job_rows import claim_of, thread_of
+from adapters.store.job_rows import claim_of, new_inbox, thread_of
 from adapters.store.models import InboxRow, JobRow, PartRow, ThreadRow, TurnRow
 from core.errors import DataDirError
 
@@ -48,7 +48,7 @@ class SqlChanges:
         async with self.database.write() as session:
             claim = await claim_of(session, thread, message_id)
             if claim is None:
-                session.add(_tombstone(thread, message_id))
+                session.add(new_inbox(thread, message_id))
                 return None
             job = await session.scalar(select(JobRow).where(JobRow.inbox_id == claim.id))
             turn = await _turn_of(session, claim)
@@ -106,15 +106,3 @@ async def _take_out(session: AsyncSession, turn: TurnRow) -> None:
     thread.revision += 1
     if thread.summary_seq >= turn.seq:
         thread.summary_seq, thread.summary = 0, ""
-
-
-def _tombstone(thread: ThreadKey, message_id: str) -> InboxRow:
-    return InboxRow(
-        platform=thread.platform,
-        workspace=thread.workspace,
-        channel=thread.channel,
-        thread=thread.thread,
-        message_id=message_id,
-        order_key="",
-        received_at=datetime.now(UTC),
-    )

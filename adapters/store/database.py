@@ -5,7 +5,6 @@ The settings are those of SQLite; all that follows from them for the store is `w
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
@@ -18,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engin
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from adapters.store.faults import data_dir_errors
+from adapters.store.writer_lock import WriterLock
 from core.errors import DataDirError
 from core.unbroken import Unbroken
 
@@ -36,7 +36,7 @@ class Database:
         self.readers = _engine(path, READERS, busy_timeout, read_only=True)
         event.listen(self.writer.sync_engine, "begin", begin_immediate)
         event.listen(self.readers.sync_engine, "begin", begin_deferred)
-        self._writing = asyncio.Lock()
+        self._writing = WriterLock()
         self._unbroken = Unbroken("the store")
 
     async def connect(self) -> None:
@@ -53,10 +53,10 @@ class Database:
             await self.writer.dispose()
 
     @asynccontextmanager
-    async def write(self) -> AsyncIterator[AsyncSession]:
-        """One write transaction, committed at the end. Writers take turns in the order of their calls."""
+    async def write(self, *, urgent: bool = False) -> AsyncIterator[AsyncSession]:
+        """One write transaction, committed at the end. Writers take turns in the order of their calls, urgent first."""
         # The pool would let a newcomer overtake those who wait for the only connection; the lock does not.
-        async with self._writing:
+        async with self._writing.hold(urgent=urgent):
             with data_dir_errors(self.path):
                 async with _session(self.writer) as session, session.begin():
                     yield session
@@ -70,7 +70,7 @@ class Database:
 
     async def empty_log(self) -> None:
         """Copies the write-ahead log into the database and cuts it to nothing: it holds old contents of rows."""
-        async with self._writing:
+        async with self._writing.hold():
             with data_dir_errors(self.path):
                 async with self.writer.connect() as connection:
                     # Past SQLAlchemy: a checkpoint is refused inside a transaction, and SQLAlchemy begins one.

@@ -49,6 +49,19 @@ def key_of(inbox: InboxRow) -> str:
     return hashlib.sha256(storable(names).encode()).hexdigest()[:16]
 
 
+def new_inbox(thread: ThreadKey, message_id: str, order: str = "") -> InboxRow:
+    """The row of a message that is known from now on."""
+    return InboxRow(
+        platform=thread.platform,
+        workspace=thread.workspace,
+        channel=thread.channel,
+        thread=thread.thread,
+        message_id=message_id,
+        order_key=order,
+        received_at=datetime.now(UTC),
+    )
+
+
 def new_job(inbox: InboxRow, turn: TurnRow | None, *, asker: str, owner: str, lease: float) -> JobRow:
     """The row of a job that is admitted now, in the hands of `owner`."""
     now = ticks.now()

@@ -7,28 +7,33 @@ again) can write nothing for it any more: `LeaseLost`.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, func, literal, or_, select, update
+from sqlalchemy import ColumnElement, and_, case, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.jobs import OPEN, Ending, Job, JobState, Part, Work
 from adapters.ports import Inbound, ThreadKey, TurnState
 from adapters.store import ticks
+from adapters.store.admission import Admission, admit
 from adapters.store.database import Database
-from adapters.store.job_rows import claim_of, is_in, job_value, key_of, new_job, new_part
+from adapters.store.job_rows import is_in, job_value, new_part
 from adapters.store.models import InboxRow, JobRow, PartRow, ThreadRow, TurnRow
-from adapters.store.rows import new_thread, new_turn, settled
-from adapters.store.window import is_thread, memory_of
+from adapters.store.rows import settled
+from adapters.store.window import memory_of
 from core.errors import LeaseLost
 from core.types import Answer
 
 ATTEMPTS = 5
+MOST_AT_ONCE = 100
+"""Messages that are taken in one transaction."""
 LEASE_SECONDS = 30.0
 
 
@@ -39,14 +44,16 @@ class SqlJobs:
         self.database = database
         self.lease_seconds = lease_seconds
         self.owner = secrets.token_hex(16)
+        self._waiting: deque[tuple[Admission, asyncio.Future[Job | None]]] = deque()
+        self._taking = asyncio.Lock()
 
     async def admit(self, inbound: Inbound) -> Job | None:
         """Stores the question and its job; None if the message is known. When this returns, it is on the disk."""
-        return await self.database.run(self._retried(inbound, None))
+        return await self.database.run(self._taken(Admission(inbound=inbound)))
 
     async def refuse(self, inbound: Inbound, bodies: Sequence[str]) -> Job | None:
         """Stores that the message was refused, with the notice that is to be shown, if any."""
-        return await self.database.run(self._retried(inbound, bodies))
+        return await self.database.run(self._taken(Admission(inbound=inbound, refusal=bodies)))
 
     async def extend(self) -> set[int]:
         """Extends the lease of all jobs of this process; the ids of those that it still has."""
@@ -104,43 +111,37 @@ class SqlJobs:
         """Ends all open jobs of a platform that does not go on where it was; the questions, oldest first."""
         return await self.database.run(self._abandon(platform))
 
-    async def _retried(self, inbound: Inbound, refusal: Sequence[str] | None) -> Job | None:
+    async def _taken(self, admission: Admission) -> Job | None:
+        """Waits until the message is stored, together with all that wait by then."""
+        result: asyncio.Future[Job | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((admission, result))
+        async with self._taking:
+            if not result.done():
+                batch = [self._waiting.popleft() for _ in range(min(MOST_AT_ONCE, len(self._waiting)))]
+                await self._take(batch)
+        return await result
+
+    async def _take(self, batch: Sequence[tuple[Admission, asyncio.Future[Job | None]]]) -> None:
+        try:
+            jobs = await self._retried([admission for admission, _ in batch])
+        except Exception as error:  # noqa: BLE001 - each of those who wait is told
+            for _, result in batch:
+                result.set_exception(error)
+        else:
+            for (_, result), job in zip(batch, jobs, strict=True):
+                result.set_result(job)
+
+    async def _retried(self, admissions: Sequence[Admission]) -> list[Job | None]:
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                async with self.database.write() as session:
-                    return await self._admit(session, inbound, refusal)
+                async with self.database.write(urgent=True) as session:
+                    return await admit(session, admissions, self.owner, self.lease_seconds)
             except IntegrityError:
-                # Another process was faster, with this message or this place in the thread. Look again.
+                # Another process was faster, with a message or a place in a thread. Look again.
                 # SQLite, where a writer is alone, never gets here.
                 if attempt == ATTEMPTS:
                     raise
         raise AssertionError("unreachable")
-
-    async def _admit(self, session: AsyncSession, inbound: Inbound, refusal: Sequence[str] | None) -> Job | None:
-        if await claim_of(session, inbound.thread, inbound.message_id) is not None:
-            return None
-        inbox = InboxRow(
-            platform=inbound.thread.platform,
-            workspace=inbound.thread.workspace,
-            channel=inbound.thread.channel,
-            thread=inbound.thread.thread,
-            message_id=inbound.message_id,
-            order_key=inbound.order,
-            received_at=datetime.now(UTC),
-        )
-        session.add(inbox)
-        turn = await _insert_turn(session, inbound) if refusal is None else None
-        await session.flush()
-        job = new_job(inbox, turn, asker=inbound.author_id, owner=self.owner, lease=self.lease_seconds)
-        if refusal is not None:
-            job.state = (JobState.DELIVERING if refusal else JobState.DONE).value
-            job.ending = Ending.REFUSED.value
-        session.add(job)
-        await session.flush()
-        bodies: Sequence[str | None] = [None] if refusal is None else refusal
-        parts = [new_part(job.id, number, key_of(inbox), body) for number, body in enumerate(bodies)]
-        session.add_all(parts)
-        return job_value(job, inbox, parts)
 
     async def _extend(self) -> set[int]:
         async with self.database.write() as session:
@@ -259,35 +260,6 @@ class SqlJobs:
 
     def _mine(self, job: Job) -> ColumnElement[bool]:
         return and_(JobRow.id == job.id, JobRow.fence == job.fence, JobRow.lease_owner == self.owner)
-
-
-async def _insert_turn(session: AsyncSession, inbound: Inbound) -> TurnRow:
-    thread = await session.scalar(select(ThreadRow).where(is_thread(inbound.thread)))
-    if thread is None:
-        thread = new_thread(inbound.thread, created_at=inbound.sent_at)
-        session.add(thread)
-        await session.flush()
-    turn = new_turn(inbound, thread.id, seq=await _make_room(session, thread.id, inbound.order))
-    session.add(turn)
-    await session.flush()
-    return turn
-
-
-async def _make_room(session: AsyncSession, thread_id: int, order: str) -> int:
-    """The place of a message in its thread: before those that wait and were sent later, else at the end."""
-    waits = and_(TurnRow.thread_id == thread_id, JobRow.state == JobState.QUEUED)
-    later = and_(waits, literal(order) != "", InboxRow.order_key > order)
-    first = select(func.min(TurnRow.seq)).join(JobRow, JobRow.turn_id == TurnRow.id)
-    place = await session.scalar(first.join(InboxRow, InboxRow.id == JobRow.inbox_id).where(later))
-    if place is None:
-        last = await session.scalar(select(func.max(TurnRow.seq)).where(TurnRow.thread_id == thread_id))
-        return (last or 0) + 1
-    moved = select(TurnRow).join(JobRow, JobRow.turn_id == TurnRow.id).where(waits, TurnRow.seq >= place)
-    for turn in (await session.scalars(moved.order_by(TurnRow.seq.desc()))).all():
-        # One by one from the end: no two turns may have the same place at any moment.
-        turn.seq += 1
-        await session.flush()
-    return place
 
 
 async def _values(session: AsyncSession, which: ColumnElement[bool]) -> list[Job]:

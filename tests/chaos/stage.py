@@ -103,7 +103,7 @@ class Stage:
             return False
         with closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True)) as connection:
             (left,) = connection.execute(f"SELECT count(*) FROM jobs WHERE state NOT IN {ENDED}").fetchone()
-        return left == 0
+        return bool(left == 0)
 
     async def until_all_ended(self, seconds: float = 60) -> None:
         """Until it is, by the work of the process that was started last."""

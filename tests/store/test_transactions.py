@@ -17,8 +17,7 @@ from sqlalchemy import event, select
 from sqlalchemy.exc import IntegrityError
 
 from adapters.ports import TurnState
-from adapters.store import SqlConversationStore, job_rows
-from adapters.store import jobs as jobs_module
+from adapters.store import SqlConversationStore, admission
 from adapters.store.database import Database, begin_immediate
 from adapters.store.models import ThreadRow
 from core.errors import DataDirError
@@ -166,14 +165,14 @@ async def test_a_message_that_another_process_has_just_stored_is_known(
     """Where writers do not wait for each other (PostgreSQL), the unique key decides, and we look again."""
     assert await ask(store, said("m1")) is not None
     looks: list[bool] = []
-    look = job_rows.claim_of
+    look = admission._known
 
-    async def too_early(session, thread, message_id):
-        claim = await look(session, thread, message_id) if looks else None
-        looks.append(claim is not None)
-        return claim
+    async def too_early(session, admissions):
+        known = await look(session, admissions) if looks else set()
+        looks.append(bool(known))
+        return known
 
-    monkeypatch.setattr(jobs_module, "claim_of", too_early)
+    monkeypatch.setattr(admission, "_known", too_early)
     assert await ask(store, said("m1")) is None
     assert looks == [False, True]
     assert len(await store.turns(key())) == 1
@@ -182,10 +181,10 @@ async def test_a_message_that_another_process_has_just_stored_is_known(
 async def test_a_key_that_is_never_free_is_an_error_and_no_endless_loop(
     store: SqlConversationStore, monkeypatch: pytest.MonkeyPatch
 ):
-    async def blind(session, thread, message_id) -> None:
-        return None
+    async def blind(session, admissions):
+        return set()
 
     await ask(store, said("m1"))
-    monkeypatch.setattr(jobs_module, "claim_of", blind)
+    monkeypatch.setattr(admission, "_known", blind)
     with pytest.raises(IntegrityError):
         await ask(store, said("m1"))
