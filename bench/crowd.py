@@ -18,7 +18,7 @@ from adapters.ports import Phase, Post
 from adapters.rules import Rules
 from bench.asking import Unseen, inbound, taken
 from bench.figures import Figure, Result
-from bench.process import resident_megabytes, scripted_settings
+from bench.process import own_megabytes, scripted_settings
 from bench.run import Run, settings_for
 from bench.scripted import MODEL, scripted_server
 from bench.texts import corpus
@@ -80,7 +80,7 @@ async def _measured(run: Run, data_dir: Path) -> Result:
             await ingest_documents(texts.documents, app.index)
             app.dispatcher.attach(channel := _Clocked())
             await app.dispatcher.start()
-            before = resident_megabytes()["itself"]
+            before = own_megabytes()
             async with _sampled() as sampled:
                 began = time.perf_counter()
 
@@ -158,7 +158,7 @@ class _Samples:
             await asyncio.sleep(TICK)
             self.lags.append(time.perf_counter() - due)
             if len(self.lags) % 50 == 1:
-                self.megabytes.append(resident_megabytes()["itself"])
+                self.megabytes.append(own_megabytes())
 
 
 @asynccontextmanager

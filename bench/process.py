@@ -125,6 +125,11 @@ def resident_megabytes(root: int | None = None) -> dict[str, float]:
     return found
 
 
+def own_megabytes() -> float:
+    """Resident memory of this process alone, in MB. Linux only."""
+    return _resident(os.getpid())
+
+
 def _below(root: int) -> list[int]:
     """The ids of all processes that descend from `root`."""
     parents = {}

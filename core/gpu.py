@@ -24,6 +24,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 from core import metrics
@@ -242,9 +243,8 @@ class Gpu:
     def _let_near(self) -> None:
         """Tells the jobs at the front of the line that it is time to get ready: one for each slot, and one behind."""
         if self._far:
-            near = {number for number, rank in self._ranks()[0].items() if rank < 2 * self.slots}
-            for number in near & self._far.keys():
-                if not (far := self._far.pop(number)).done():
+            for number in islice(self._ranks()[0], 2 * self.slots):
+                if (far := self._far.pop(number, None)) is not None and not far.done():
                     far.set_result(None)
 
     def _next(self, now: float) -> Call | None:

@@ -265,6 +265,7 @@ class Pipeline:
             self.manners,
             nonce=secrets.token_hex(8),
             max_tokens=self.limits.answer_tokens,
+            asker=asked.author,
         )
         return clean_request(request), fitted
 

@@ -200,8 +200,11 @@ def generate_request(
     *,
     nonce: str,
     max_tokens: int,
+    asker: str = "",
 ) -> ChatRequest:
     """Asks for the answer: instructions, summary, verbatim turns, context, `Question:` and the typed words.
+
+    Where more than one person has asked, each question bears the name of its asker.
 
     `nonce` is fresh for each request and stands beside both delimiters, so that no text prepared in
     advance can close the context.
@@ -213,7 +216,7 @@ def generate_request(
         )
         messages: tuple[Message, ...] = (Message(role="user", content=content),)
     else:
-        messages = _as_chat(summary, history, asked, manners)
+        messages = _as_chat(summary, history, asked, asker, manners)
     return ChatRequest(
         messages=messages,
         max_tokens=max_tokens,
@@ -241,16 +244,18 @@ def context_block(passages: Sequence[Passage], nonce: str) -> str:
     return f"{CONTEXT_OPEN} {nonce}\n{body}\n{CONTEXT_CLOSE} {nonce}"
 
 
-def _as_chat(summary: str, history: Sequence[Turn], asked: str, manners: Manners) -> tuple[Message, ...]:
+def _as_chat(summary: str, history: Sequence[Turn], asked: str, asker: str, manners: Manners) -> tuple[Message, ...]:
     """Strictly alternating, first and last from the user; the instructions as the template takes them.
 
     Nothing that anybody typed is in a system message, and a summary is made of what was typed.
     """
     said: list[Message] = []
+    several = len({_speaker(author) for author in (asker, *(turn.author for turn in history))}) > 1
     for turn in history:
-        said.append(Message(role="user", content=turn.question))
+        named = f"{_speaker(turn.author)}: {turn.question}" if several else turn.question
+        said.append(Message(role="user", content=named))
         said.append(Message(role="assistant", content=turn.answer))
-    said.append(Message(role="user", content=asked))
+    said.append(Message(role="user", content=f"{_speaker(asker)} asks now.\n\n{asked}" if several else asked))
     opening = _notes(summary) if manners.system_role else instructions(summary)
     first = Message(role="user", content=f"{opening}\n\n{said[0].content}".lstrip())
     system = (Message(role="system", content=_ANSWER_RULES),) if manners.system_role else ()
@@ -291,8 +296,7 @@ def summary_request(earlier: str, turns: Sequence[Turn], manners: Manners) -> Ch
     """Asks for new notes. Notes and messages are quoted inside one user message, which every template takes."""
     lines = []
     for turn in turns:
-        # A colon in a name could end the name and begin a message.
-        lines.append(f"{turn.author.replace(':', ' ').strip() or 'User'} wrote: {' '.join(turn.question.split())}")
+        lines.append(f"{_speaker(turn.author)} wrote: {' '.join(turn.question.split())}")
         lines.append(f"The bot answered: {' '.join(turn.answer.split())}")
     text = "\n\n".join(
         [
@@ -309,6 +313,11 @@ def summary_request(earlier: str, turns: Sequence[Turn], manners: Manners) -> Ch
         stop=manners.stop,
         purpose="summarize",
     )
+
+
+def _speaker(name: str) -> str:
+    """A cleaned name in front of a colon: one of its own could end it, and begin a message."""
+    return name.replace(":", " ").strip() or "User"
 
 
 def _quote(text: str) -> str:

@@ -27,7 +27,7 @@ from adapters.store.database import Database
 from adapters.store.job_rows import is_in, job_value, new_part
 from adapters.store.models import InboxRow, JobRow, PartRow, ThreadRow, TurnRow
 from adapters.store.rows import settled
-from adapters.store.window import memory_of
+from adapters.store.window import memory_of, names_in
 from core.errors import LeaseLost
 from core.types import Answer
 
@@ -203,8 +203,9 @@ class SqlJobs:
             if attempts is None or turn is None:
                 raise LeaseLost
             thread = await session.get_one(ThreadRow, turn.thread_id)
-            memory = await memory_of(session, thread, turn.seq, most_turns)
-            return Work(text=turn.typed, author=turn.author, memory=memory, attempts=attempts)
+            names = await names_in(session, thread.id)
+            memory = await memory_of(session, thread, turn.seq, most_turns, names)
+            return Work(text=turn.typed, author=names[turn.author_id], memory=memory, attempts=attempts)
 
     async def _write(self, job: Job, **values: Any) -> None:
         async with self.database.write() as session:

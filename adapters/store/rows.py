@@ -84,10 +84,16 @@ def stored_turn(row: TurnRow) -> StoredTurn:
     )
 
 
-def remembered(row: TurnRow) -> Turn:
-    """The row as a pair of the history."""
+def remembered(row: TurnRow, names: Mapping[str, str]) -> Turn:
+    """The row as a pair of the history; `names` has what each person is called, by id."""
     answer = f"{row.answered} …" if row.state == TurnState.INCOMPLETE.value else row.answered
-    return Turn(question=row.typed, answer=answer, author=row.author, at=row.asked_at, searched=row.searched)
+    return Turn(
+        question=row.typed,
+        answer=answer,
+        author=names.get(row.author_id, row.author),
+        at=row.asked_at,
+        searched=row.searched,
+    )
 
 
 def _visible(text: str) -> bool:

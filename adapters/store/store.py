@@ -19,7 +19,7 @@ from adapters.store.job_rows import is_in
 from adapters.store.jobs import LEASE_SECONDS, SqlJobs
 from adapters.store.models import InboxRow, JobRow, PartRow, ThreadRow, TurnRow
 from adapters.store.rows import remembered, stored_turn
-from adapters.store.window import is_thread, uncovered
+from adapters.store.window import is_thread, names_in, uncovered
 
 
 class SqlConversationStore:
@@ -88,7 +88,8 @@ class SqlConversationStore:
             if row is None:
                 return None
             pairs = select(TurnRow).where(uncovered(row)).order_by(TurnRow.seq)
-            turns = tuple((turn.seq, remembered(turn)) for turn in await session.scalars(pairs))
+            names = await names_in(session, row.id)
+            turns = tuple((turn.seq, remembered(turn, names)) for turn in await session.scalars(pairs))
             return Backlog(
                 conversation=row.id, summary=row.summary, revision=row.revision, covered=row.summary_seq, turns=turns
             )

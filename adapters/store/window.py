@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, and_, select
+from collections import Counter
+from collections.abc import Mapping
+
+from sqlalchemy import ColumnElement, and_, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.ports import Memory, ThreadKey, TurnState
@@ -30,9 +33,26 @@ def uncovered(row: ThreadRow) -> ColumnElement[bool]:
     )
 
 
-async def memory_of(session: AsyncSession, row: ThreadRow, before: int, limit: int) -> Memory:
+async def memory_of(session: AsyncSession, row: ThreadRow, before: int, limit: int, names: Mapping[str, str]) -> Memory:
     """The summary of a conversation and its newest `limit` pairs before place `before`."""
     pairs = select(TurnRow).where(uncovered(row), TurnRow.seq < before)
     newest = pairs.order_by(TurnRow.seq.desc()).limit(max(limit, 0))
-    turns = tuple(remembered(turn) for turn in await session.scalars(newest))[::-1]
+    turns = tuple(remembered(turn, names) for turn in await session.scalars(newest))[::-1]
     return Memory(turns=turns, summary=row.summary)
+
+
+async def names_in(session: AsyncSession, thread_id: int) -> dict[str, str]:
+    """What each person of a conversation is called in it, by id: who came later under the same name gets a number."""
+    rows = (
+        select(TurnRow.author_id, func.max(TurnRow.author))
+        .where(TurnRow.thread_id == thread_id)
+        .group_by(TurnRow.author_id)
+        .order_by(func.min(TurnRow.id))
+    )
+    names: dict[str, str] = {}
+    bearers: Counter[str] = Counter()
+    for author_id, name in await session.execute(rows):
+        same = name.strip().casefold()
+        bearers[same] += 1
+        names[author_id] = name if bearers[same] == 1 else f"{name.strip()} ({bearers[same]})"
+    return names

@@ -326,4 +326,37 @@ The docstring of a test here begins with its case. What needs a chat platform is
         markdown/test_splitting.py
             test_what_reads_as_one_character_is_never_cut
             test_a_thousand_flags_without_a_space_stay_flags
+    B94
+        cases/test_class_j_people.py
+            test_what_is_said_in_one_conversation_is_in_no_prompt_of_another
+            test_the_same_conversation_does_hold_it
+    B95
+        cases/test_class_j_people.py
+            test_each_speaker_has_a_name_where_there_are_several
+            test_one_person_alone_needs_no_name
+            test_two_people_of_one_name_are_told_apart_also_in_the_summary
+            test_a_name_stays_one_line_and_one_name
+    B97
+        dispatch/test_intake.py
+            test_questions_of_a_thread_are_answered_in_the_order_of_the_platform
+        dispatch/test_attempts.py
+            test_a_hung_answer_of_one_thread_holds_up_no_other
+    B98
+        dispatch/test_changes.py
+            test_a_deleted_question_is_in_no_later_prompt
+            test_a_question_deleted_while_it_is_answered_stops_the_model_and_takes_the_message_away
+            test_a_summary_that_covers_a_deleted_question_is_made_anew_without_it
+    B100
+        store/test_transactions.py
+            test_twenty_threads_wait_out_a_lock_while_a_reader_reads_on
+    B101
+        store/test_transactions.py
+            test_ten_tasks_each_with_their_own_session_survive_one_that_raises
+    B103
+        store/contract.py
+            test_text_that_is_no_unicode_is_stored_all_the_same
+    B104
+        cases/test_class_k_runtime.py
+            test_a_slow_search_and_an_ingest_leave_the_loop_free
+            test_a_call_that_blocks_is_seen
 """

@@ -321,3 +321,45 @@ async def test_o12_the_numbers_are_there_for_the_operator(caplog: pytest.LogCapt
 def test_an_endpoint_without_a_slot_is_no_endpoint():
     with pytest.raises(ValueError, match="at least one"):
         Gpu(0)
+
+
+@in_virtual_time
+async def test_jobs_get_ready_when_they_are_near_the_front_and_not_before():
+    at = gpu(slots=2)
+    seats = [at.enter(f"u{n}", "c") for n in range(10)]
+    start, ready = now(), list[int]()
+
+    async def work(n: int) -> None:
+        await seats[n].near()
+        ready.append(n)
+        await held(seats[n], 1.0)
+        seats[n].leave()
+
+    tasks = [asyncio.ensure_future(work(n)) for n in range(10)]
+    await settled()
+    assert ready == [0, 1, 2, 3, 4, 5], "two are served, and for each slot two more are ready"
+    await asyncio.sleep(1.5)
+    assert ready == list(range(8))
+    await asyncio.gather(*tasks)
+    assert now() - start == pytest.approx(5.0)
+
+
+@in_virtual_time
+async def test_a_job_that_is_never_near_expires_and_one_that_leaves_is_let_go():
+    at = gpu(slots=1)
+    blocker = at.enter("u0", "c")
+    others = [at.enter(f"u{n}", "c") for n in range(1, 4)]
+    late, gone = at.enter("late", "c", ttl=5.0), at.enter("gone", "c")
+    start = now()
+    holding = asyncio.ensure_future(held(blocker, 60.0))
+    await settled()
+    left = asyncio.ensure_future(gone.near())
+    await settled()
+    gone.leave()
+    with pytest.raises(asyncio.CancelledError):
+        await left
+    with pytest.raises(QuestionExpired):
+        await late.near()
+    assert now() - start == pytest.approx(5.0)
+    await others[0].near()
+    holding.cancel()
