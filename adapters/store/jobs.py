@@ -3,6 +3,9 @@
 A process owns the jobs that it admitted or took over, until they end, by a lease that it has to extend. Whatever
 it writes for a job names itself and the job's fence, so that a process that lost a job (stopped, and started
 again) can write nothing for it any more: `LeaseLost`.
+
+Urgent writes are those that the model, or a platform that wants its acknowledgement, would wait for. The id of a
+message that was just created is none: in a crowd there are hundreds of them, and whoever dies before finds it again.
 """
 
 from __future__ import annotations
@@ -194,7 +197,7 @@ class SqlJobs:
             return jobs[0] if jobs else None
 
     async def _begin(self, job: Job, most_turns: int) -> Work:
-        async with self.database.write() as session:
+        async with self.database.write(urgent=True) as session:
             counted = {"attempts": JobRow.attempts + 1, "state": JobState.RUNNING.value}
             attempts = await session.scalar(
                 update(JobRow).where(self._mine(job)).values(counted).returning(JobRow.attempts)
@@ -208,7 +211,7 @@ class SqlJobs:
             return Work(text=turn.typed, author=names[turn.author_id], memory=memory, attempts=attempts)
 
     async def _write(self, job: Job, **values: Any) -> None:
-        async with self.database.write() as session:
+        async with self.database.write(urgent=True) as session:
             await self._guarded(session, job, values)
 
     async def _guarded(self, session: AsyncSession, job: Job, values: dict[str, Any]) -> None:
@@ -217,7 +220,7 @@ class SqlJobs:
             raise LeaseLost
 
     async def _settle(self, job: Job, answer: Answer, state: TurnState, bodies: Sequence[str], ending: Ending) -> Job:
-        async with self.database.write() as session:
+        async with self.database.write(urgent=True) as session:
             await self._guarded(session, job, {"state": JobState.DELIVERING.value, "ending": ending.value})
             values = settled(answer, state, datetime.now(UTC))
             await session.execute(update(TurnRow).where(TurnRow.id == job.turn).values(**values))
