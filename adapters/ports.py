@@ -231,8 +231,11 @@ class Channel(Protocol):
     """
 
     platform: str
-    pace: float
-    """Seconds between two edits of one message."""
+
+    @property
+    def pace(self) -> float:
+        """Seconds between two edits of one message."""
+        ...
 
     def bodies(self, answer: Answer) -> Sequence[str]:
         """The messages that show `answer` with its remarks and sources, at least one."""

@@ -71,6 +71,10 @@ class SqlConversationStore:
         turns = await self.database.run(self._turns(thread, newest=1))
         return turns[0] if turns else None
 
+    async def conversation_of(self, platform: str, message_id: str) -> ThreadKey | None:
+        """The conversation in which a message of ours is."""
+        return await self.database.run(self._conversation_of(platform, message_id))
+
     async def forget(self, thread: ThreadKey) -> int:
         """Removes the conversation, also from the bytes on the disk; the number of turns removed.
 
@@ -140,6 +144,19 @@ class SqlConversationStore:
         rows = rows.order_by(order).limit(newest)
         async with self.database.read() as session:
             return [stored_turn(row) for row in await session.scalars(rows)]
+
+    async def _conversation_of(self, platform: str, message_id: str) -> ThreadKey | None:
+        ours = (
+            select(InboxRow)
+            .join(JobRow, JobRow.inbox_id == InboxRow.id)
+            .join(PartRow, PartRow.job_id == JobRow.id)
+            .where(InboxRow.platform == platform, PartRow.message_id == message_id)
+        )
+        async with self.database.read() as session:
+            row = await session.scalar(ours.limit(1))
+            if row is None:
+                return None
+            return ThreadKey(platform=row.platform, workspace=row.workspace, channel=row.channel, thread=row.thread)
 
     async def _forget(self, thread: ThreadKey) -> int:
         async with self.database.write() as session:

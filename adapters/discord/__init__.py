@@ -1,0 +1,1 @@
+"""Parts of the Discord gateway: reading, deciding, writing."""

@@ -1,0 +1,64 @@
+"""Who may ask, and where."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import discord
+
+from adapters.discord.places import Place, is_private, parent_of
+from adapters.discord.setup import DiscordSetup
+
+MEMBERSHIP_SECONDS: Final = 300.0
+"""How long it is believed that somebody is a member, with which roles."""
+
+
+class Access:
+    """The operator's lists, looked up."""
+
+    def __init__(self, setup: DiscordSetup) -> None:
+        self._setup = setup
+        self._members: dict[int, tuple[float, bool]] = {}
+
+    def open_place(self, place: Place) -> bool:
+        """Whether the bot speaks there at all."""
+        if is_private(place):
+            return self._setup.private_messages
+        setup = self._setup
+        if setup.servers and (place.guild is None or place.guild.id not in setup.servers):
+            return False
+        category = getattr(place, "category_id", None)
+        return not setup.channels or bool({parent_of(place), category} & setup.channels)
+
+    async def may_ask(self, author: discord.User | discord.Member, place: Place, client: discord.Client) -> bool:
+        """Whether the bot answers them there."""
+        setup = self._setup
+        if not self.open_place(place):
+            return False
+        if isinstance(author, discord.Member):
+            return not setup.roles or any(role.id in setup.roles for role in author.roles)
+        if not setup.roles and not setup.servers:
+            return True
+        # In private: whoever may ask on a server.
+        at, allowed = self._members.get(author.id, (-MEMBERSHIP_SECONDS, False))
+        if time.monotonic() - at >= MEMBERSHIP_SECONDS:
+            allowed = await self._is_member(author.id, client)
+            self._members[author.id] = (time.monotonic(), allowed)
+        return allowed
+
+    def is_staff(self, author: discord.User | discord.Member) -> bool:
+        """Whether the bot leaves a thread to them."""
+        return isinstance(author, discord.Member) and any(role.id in self._setup.staff_roles for role in author.roles)
+
+    async def _is_member(self, user: int, client: discord.Client) -> bool:
+        for guild in client.guilds:
+            if self._setup.servers and guild.id not in self._setup.servers:
+                continue
+            try:
+                member = await guild.fetch_member(user)
+            except discord.HTTPException:
+                continue
+            if not self._setup.roles or any(role.id in self._setup.roles for role in member.roles):
+                return True
+        return False

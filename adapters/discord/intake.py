@@ -1,0 +1,245 @@
+"""Messages on Discord become questions, or are left alone.
+
+Discord does not repeat a message, so one that cannot be stored at once is tried again here, and what is
+missed all the same is found by the catch-up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import discord
+
+from adapters.addressing import Addressee, FollowUps, is_question, labelled_solved, says_solved, title_of
+from adapters.discord import reading
+from adapters.discord.access import Access
+from adapters.discord.delivery import LONGEST_NAME, NO_TITLE, PLATFORM
+from adapters.discord.places import Place, is_private, key, key_in, parent_of
+from adapters.discord.setup import DiscordSetup
+from adapters.dispatcher import Dispatcher
+from adapters.ports import Inbound, StoredTurn, ThreadKey, platform_order
+from core.errors import ThreadwiseError
+
+log = logging.getLogger(__name__)
+
+ASK_SOMETHING: Final = "Ask me something about the documents: write your question after my name."
+MOST_TITLES: Final = 1000
+LOOKED_BACK: Final = 50
+"""Messages of a thread that tell whether people have taken over."""
+ADMIT_SECONDS: Final = 120.0
+"""How long a message is tried again that cannot be stored."""
+
+
+class Conversations(Protocol):
+    """What is known of the conversations already."""
+
+    async def turns(self, thread: ThreadKey) -> list[StoredTurn]: ...
+
+    async def conversation_of(self, platform: str, message_id: str) -> ThreadKey | None:
+        """The conversation in which a message of ours is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """A message's conversation, and whether it is a reply in a channel to something that the bot said."""
+
+    thread: ThreadKey
+    replies_to_us: bool
+
+
+class Intake:
+    """Decides and submits. `client` is the one that heard the message."""
+
+    def __init__(
+        self, setup: DiscordSetup, access: Access, dispatcher: Dispatcher, conversations: Conversations
+    ) -> None:
+        self._setup, self._access, self._dispatcher, self._known = setup, access, dispatcher, conversations
+        self.titles: dict[str, str] = {}
+        """What the threads of questions that were just taken are to be called."""
+        self._quiet: dict[int, bool] = {}
+        """Threads that people have taken over."""
+        self.missed = asyncio.Event()
+        """A message could not be stored: the catch-up has to look again."""
+
+    async def heard(self, message: discord.Message, client: discord.Client) -> bool:
+        """Whether the message was a question that was not known yet."""
+        us = client.user
+        if us is None or message.author.bot or message.webhook_id or message.type not in reading.CONVERSATION:
+            return False
+        place = message.channel
+        if not self._access.open_place(place):
+            return False
+        text = reading.said(message, us)
+        where = await self._where(message, us)
+        mentioned = reading.mentions(message, us)
+        asked = is_question(
+            Addressee(
+                to_us=mentioned or where.replies_to_us or is_private(place) or self._opens_forum_post(message),
+                to_others=_is_to_others(message, us),
+                ours=isinstance(place, discord.Thread) and place.owner_id == us.id,
+                by_asker=await self._is_by_asker(message, where.thread),
+                quiet=await self._is_quiet(message),
+            ),
+            self._setup.follow_ups,
+        )
+        self._note(message, text, asked=asked and mentioned)
+        if not asked or not await self._access.may_ask(message.author, place, client):
+            return False
+        return await self._submit(message, where.thread, text)
+
+    async def edited(self, message: discord.Message, us: discord.abc.Snowflake) -> None:
+        """A message has another text now."""
+        if message.author.bot or message.type not in reading.CONVERSATION:
+            return
+        text = reading.said(message, us)
+        if text:
+            await self._dispatcher.edited(self._inbound(message, (await self._where(message, us)).thread, text))
+
+    async def deleted(self, place: Place | None, guild: int | None, channel: int, message: int) -> None:
+        """A message is gone."""
+        parent = parent_of(place) if place is not None else channel
+        await self._dispatcher.deleted(key(guild, parent, channel), str(message))
+
+    def thread_changed(self, thread: discord.Thread) -> None:
+        """Its name or its tags say something else now."""
+        if not self._labelled(thread):
+            self._quiet.pop(thread.id, None)
+
+    # ------------------------------------------------------------------------------------------- deciding
+
+    async def _where(self, message: discord.Message, us: discord.abc.Snowflake) -> _Where:
+        place = message.channel
+        reference = message.reference
+        if reference is None or reference.message_id is None or message.type is not discord.MessageType.reply:
+            return _Where(key_in(place, message.id), replies_to_us=False)
+        name = f"{place.id}/{reference.message_id}"
+        if isinstance(place, discord.Thread) or is_private(place):
+            ours = await _is_ours(reference, us) or await self._conversation_of(name) is not None
+            return _Where(key_in(place, message.id), replies_to_us=ours)
+        thread = await self._conversation_of(name)
+        if thread is not None:
+            return _Where(thread, replies_to_us=True)
+        return _Where(key_in(place, message.id), replies_to_us=await _is_ours(reference, us))
+
+    async def _conversation_of(self, message_id: str) -> ThreadKey | None:
+        return await self._known.conversation_of(PLATFORM, message_id)
+
+    def _opens_forum_post(self, message: discord.Message) -> bool:
+        return message.id == message.channel.id and parent_of(message.channel) in self._setup.forums
+
+    async def _is_by_asker(self, message: discord.Message, thread: ThreadKey) -> bool:
+        if self._setup.follow_ups is not FollowUps.ASKER or not isinstance(message.channel, discord.Thread):
+            return False
+        turns = await self._known.turns(thread)
+        return bool(turns) and turns[0].author_id == str(message.author.id)
+
+    async def _is_quiet(self, message: discord.Message) -> bool:
+        thread = message.channel
+        if not isinstance(thread, discord.Thread):
+            return False
+        if self._labelled(thread):
+            return True
+        if thread.id not in self._quiet:
+            self._quiet[thread.id] = False
+            await self._look_back(thread, message)
+        return self._quiet[thread.id]
+
+    async def _look_back(self, thread: discord.Thread, before: discord.Message) -> None:
+        us = before.guild.me if before.guild is not None else None
+        if us is None:
+            return
+        try:
+            earlier = [message async for message in thread.history(limit=LOOKED_BACK, before=before)]
+        except (discord.DiscordException, OSError) as error:
+            log.info("Not known whether people have taken over a thread: %s", type(error).__name__)
+            return
+        for message in reversed(earlier):
+            if not message.author.bot:
+                self._note(message, reading.said(message, us), asked=reading.mentions(message, us))
+
+    def _note(self, message: discord.Message, text: str, *, asked: bool) -> None:
+        """Keeps in mind what a message means for those after it."""
+        if not isinstance(message.channel, discord.Thread):
+            return
+        if asked:
+            self._quiet[message.channel.id] = False
+        elif self._access.is_staff(message.author) or says_solved(text):
+            self._quiet[message.channel.id] = True
+
+    @staticmethod
+    def _labelled(thread: discord.Thread) -> bool:
+        return labelled_solved(thread.name, *(tag.name for tag in thread.applied_tags))
+
+    # ----------------------------------------------------------------------------------------- submitting
+
+    async def _submit(self, message: discord.Message, thread: ThreadKey, text: str) -> bool:
+        text = self._with_title(message, text)
+        if not text:
+            await _tell(message, ASK_SOMETHING)
+            return False
+        self._remember_title(message.id, text)
+        inbound = self._inbound(message, thread, text)
+        return await self.patiently(lambda: self._admitted(inbound))
+
+    async def _admitted(self, inbound: Inbound) -> bool:
+        return await self._dispatcher.admit(inbound) is not None
+
+    async def patiently(self, admit: Callable[[], Awaitable[bool]]) -> bool:
+        """The result of `admit`, tried again while nothing can be stored."""
+        pause, ends = 0.5, asyncio.get_running_loop().time() + ADMIT_SECONDS
+        while True:
+            try:
+                return await admit()
+            except ThreadwiseError as error:
+                if asyncio.get_running_loop().time() >= ends:
+                    log.warning("A message could not be stored and is looked for again: %s", error)
+                    self.missed.set()
+                    return False
+            await asyncio.sleep(pause)
+            pause = min(10.0, pause * 2)
+
+    def _with_title(self, message: discord.Message, text: str) -> str:
+        thread = message.channel
+        if isinstance(thread, discord.Thread) and thread.id == message.id:
+            return f"{thread.name}\n\n{text}".strip()
+        return text
+
+    def _remember_title(self, message: int, text: str) -> None:
+        while len(self.titles) >= MOST_TITLES:
+            del self.titles[next(iter(self.titles))]
+        self.titles[str(message)] = title_of(text, LONGEST_NAME) or NO_TITLE
+
+    def _inbound(self, message: discord.Message, thread: ThreadKey, text: str) -> Inbound:
+        return Inbound(
+            message_id=str(message.id),
+            thread=thread,
+            author_id=str(message.author.id),
+            author=message.author.display_name,
+            text=text,
+            sent_at=message.created_at,
+            order=platform_order(str(message.id)),
+        )
+
+
+def _is_to_others(message: discord.Message, us: discord.abc.Snowflake) -> bool:
+    if any(user.id != us.id for user in message.mentions) or message.role_mentions or message.mention_everyone:
+        return True
+    replied = message.reference.resolved if message.reference is not None else None
+    return isinstance(replied, discord.Message) and replied.author.id not in (us.id, message.author.id)
+
+
+async def _is_ours(reference: discord.MessageReference, us: discord.abc.Snowflake) -> bool:
+    replied = reference.resolved
+    return isinstance(replied, discord.Message) and replied.author.id == us.id
+
+
+async def _tell(message: discord.Message, text: str) -> None:
+    try:
+        await message.reply(text, mention_author=False, nonce=f"tell.{message.id}")
+    except (discord.DiscordException, OSError) as error:
+        log.info("A hint could not be given: %s", type(error).__name__)

@@ -1,0 +1,105 @@
+"""Below Discord's global limit of 50 requests a second, which discord.py does not keep by itself.
+
+It stands where a request leaves (a trace of aiohttp), so that repeated requests count as well. What people wait
+for goes first; typing signs only go when nobody waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections import deque
+from contextvars import ContextVar
+from enum import IntEnum
+from types import SimpleNamespace
+from typing import Final
+
+import aiohttp
+
+PER_SECOND: Final = 45
+WINDOW: Final = 1.05
+"""A little more than a second: on their way requests move closer together."""
+FREE: Final = ("/interactions/", "/webhooks/", "/gateway")
+"""Not counted by Discord against the global limit, or no requests of its API."""
+
+
+class Urgency(IntEnum):
+    """Of a request."""
+
+    FIRST = 0
+    """New messages, final texts, and everything that is not said to be less."""
+    EDIT = 1
+    """A text that grows."""
+    TYPING = 2
+
+
+urgency: ContextVar[Urgency] = ContextVar("urgency", default=Urgency.FIRST)
+
+
+class Pacer:
+    """Lets at most so many requests go in a second, the most urgent first."""
+
+    def __init__(self, per_second: int = PER_SECOND) -> None:
+        self.per_second = per_second
+        self.unauthorized = asyncio.Event()
+        """Discord does not take our token any more: no request goes out."""
+        self._sent: deque[float] = deque()
+        self._line: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._numbers = itertools.count()
+        self._pump: asyncio.Task[None] | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for their turn."""
+        return len(self._line)
+
+    def trace(self) -> aiohttp.TraceConfig:
+        """For `discord.Client(http_trace=...)`."""
+        trace = aiohttp.TraceConfig()
+        trace.on_request_start.append(self._before)
+        trace.on_request_end.append(self._after)
+        return trace
+
+    async def turn(self) -> None:
+        """Waits until a request may go."""
+        if not self._line and self._room() <= 0:
+            self._sent.append(asyncio.get_running_loop().time())
+            return
+        turn = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._line, (urgency.get(), next(self._numbers), turn))
+        if self._pump is None or self._pump.done():
+            self._pump = asyncio.create_task(self._let_go())
+        await turn
+
+    async def _let_go(self) -> None:
+        while self._line:
+            if (seconds := self._room()) > 0:
+                await asyncio.sleep(seconds)
+                continue
+            _, _, turn = heapq.heappop(self._line)
+            if not turn.done():
+                self._sent.append(asyncio.get_running_loop().time())
+                turn.set_result(None)
+
+    def _room(self) -> float:
+        """Seconds until one more may go."""
+        now = asyncio.get_running_loop().time()
+        while self._sent and now - self._sent[0] >= WINDOW:
+            self._sent.popleft()
+        return 0.0 if len(self._sent) < self.per_second else WINDOW - (now - self._sent[0])
+
+    async def _before(
+        self, session: aiohttp.ClientSession, context: SimpleNamespace, params: aiohttp.TraceRequestStartParams
+    ) -> None:
+        if params.url.scheme.startswith("ws") or any(part in params.url.path for part in FREE):
+            return
+        if self.unauthorized.is_set():
+            raise aiohttp.ClientConnectionError("Discord does not take the bot's token.")
+        await self.turn()
+
+    async def _after(
+        self, session: aiohttp.ClientSession, context: SimpleNamespace, params: aiohttp.TraceRequestEndParams
+    ) -> None:
+        if params.response.status == 401 and not any(part in params.url.path for part in FREE):
+            self.unauthorized.set()

@@ -1,0 +1,155 @@
+"""Discord: what is said there comes in, answers go out.
+
+reading     what a message says                     intake      whether it is a question; to the dispatcher
+delivery    messages of ours (the `Channel`)        rendering   an answer as Markdown parts and buttons
+pacing      below the global limit                  connection  getting to the gateway and staying there
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, Final
+
+import discord
+
+from adapters.discord.access import Access
+from adapters.discord.connection import Connection
+from adapters.discord.delivery import DiscordDelivery
+from adapters.discord.intake import Conversations, Intake
+from adapters.discord.pacing import Pacer
+from adapters.discord.setup import DiscordSetup
+from adapters.dispatcher import Dispatcher
+from core.errors import ChannelError
+
+log = logging.getLogger(__name__)
+
+GUILDS_SECONDS: Final = 2.0
+"""After this long without another server the gateway has told of all."""
+LONGEST_WAIT: Final = 30.0
+"""Seconds that discord.py may wait for a limit by itself; a longer pause is the outbox's business."""
+
+
+class DiscordGateway:
+    """The bot on Discord. `channel` is attached to the dispatcher, then `run` runs until it is cancelled."""
+
+    def __init__(self, setup: DiscordSetup, dispatcher: Dispatcher, conversations: Conversations) -> None:
+        self._setup = setup
+        self._pacer = Pacer()
+        self._intake = Intake(setup, Access(setup), dispatcher, conversations)
+        self._connection = Connection(setup, self._pacer, self._client)
+        self.ready = asyncio.Event()
+        """The gateway has told of all servers once."""
+        self.channel = DiscordDelivery(self._connected, self._pacer, self._intake.titles)
+
+    async def run(self) -> None:
+        """Until it is cancelled. Raises `ConfigError` if Discord does not want this bot."""
+        try:
+            await self._connection.run()
+        finally:
+            await self.channel.close()
+
+    def _connected(self) -> discord.Client:
+        client = self._connection.client
+        if client is None or not client.is_ready():
+            raise ChannelError("Discord is not connected yet.")
+        return client
+
+    def _client(self, intents: discord.Intents) -> discord.Client:
+        events = _Events(self._intake, self.ready)
+        options: dict[str, Any] = {
+            "intents": intents,
+            "http_trace": self._pacer.trace(),
+            "allowed_mentions": discord.AllowedMentions.none(),
+            "max_ratelimit_timeout": LONGEST_WAIT,
+            "guild_ready_timeout": GUILDS_SECONDS,
+            "max_messages": None,
+            "chunk_guilds_at_startup": False,
+            "member_cache_flags": discord.MemberCacheFlags.none(),
+        }
+        if self._setup.shards > 1:
+            return _ShardedClient(events, shard_count=self._setup.shards, **options)
+        return _Client(events, **options)
+
+
+class _Events:
+    """What the client hears, one task each, in the order of arrival for each message."""
+
+    def __init__(self, intake: Intake, ready: asyncio.Event) -> None:
+        self._intake, self._ready = intake, ready
+
+    def ready(self) -> None:
+        self._ready.set()
+
+    async def message(self, message: discord.Message, client: discord.Client) -> None:
+        await _logged(self._intake.heard(message, client))
+
+    async def edit(self, event: discord.RawMessageUpdateEvent, client: discord.Client) -> None:
+        if client.user is not None and "content" in event.data:
+            await _logged(self._intake.edited(event.message, client.user))
+
+    async def delete(self, guild: int | None, channel: int, messages: set[int], client: discord.Client) -> None:
+        place = await _place(channel, client)
+        for message in sorted(messages):
+            await _logged(self._intake.deleted(place, guild, channel, message))
+
+    def thread(self, thread: discord.Thread) -> None:
+        self._intake.thread_changed(thread)
+
+
+class _Heard(discord.Client):
+    """Passes on what it hears."""
+
+    def __init__(self, events: _Events, **options: Any) -> None:
+        super().__init__(**options)
+        self._events = events
+
+    async def on_ready(self) -> None:
+        self._events.ready()
+
+    async def on_message(self, message: discord.Message) -> None:
+        await self._events.message(message, self)
+
+    async def on_raw_message_edit(self, event: discord.RawMessageUpdateEvent) -> None:
+        await self._events.edit(event, self)
+
+    async def on_raw_message_delete(self, event: discord.RawMessageDeleteEvent) -> None:
+        await self._events.delete(event.guild_id, event.channel_id, {event.message_id}, self)
+
+    async def on_raw_bulk_message_delete(self, event: discord.RawBulkMessageDeleteEvent) -> None:
+        await self._events.delete(event.guild_id, event.channel_id, event.message_ids, self)
+
+    async def on_thread_update(self, before: discord.Thread, after: discord.Thread) -> None:
+        self._events.thread(after)
+
+    async def on_error(self, event_method: str, /, *args: Any, **kwargs: Any) -> None:
+        log.exception("Handling %s failed", event_method)
+
+
+class _Client(_Heard):
+    pass
+
+
+class _ShardedClient(_Heard, discord.AutoShardedClient):
+    pass
+
+
+async def _place(channel: int, client: discord.Client) -> Any:
+    """The channel, asked for if it is not known; None if it cannot be told."""
+    if (known := client.get_channel(channel)) is not None:
+        return known
+    try:
+        return await client.fetch_channel(channel)
+    except discord.DiscordException:
+        return None
+
+
+async def _logged(work: Coroutine[Any, Any, Any]) -> None:
+    """An event that cannot be handled is no reason to miss the next one."""
+    try:
+        await work
+    except asyncio.CancelledError:
+        raise
+    except Exception:
+        log.exception("An event could not be handled")

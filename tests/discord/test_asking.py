@@ -1,0 +1,78 @@
+"""Asking on Discord, and asking on."""
+
+from __future__ import annotations
+
+from tests.discord.conftest import ME, OIL, Quill
+from tests.discord_server.world import ASKER, FORUM, GENERAL, NEWS, SECOND
+
+
+async def test_a_mention_opens_a_thread_named_after_the_question(quill: Quill):
+    quill.will_answer("It takes 0.8 L of oil [1].")
+    said = await quill.server.say(ASKER, GENERAL, f"{ME} {OIL}")
+    thread = int(said["id"])
+    (post,) = await quill.final(thread)
+    assert quill.server.world.channels[thread]["name"] == OIL
+    assert post["content"].startswith("It takes 0.8 L of oil [1].\n\n**Sources**\n[1] Page d1")
+    assert not quill.server.posts(GENERAL)
+    assert set(quill.server.buttons(post)) == {"Helpful", "Not helpful", "Show query", "Try again"}
+
+
+async def test_the_bots_own_thread_needs_no_mention(quill: Quill):
+    quill.will_answer("0.8 L [1].", "Every 90 days [1].", rewrite=("Kestrel filter interval",))
+    said = await quill.server.say(ASKER, GENERAL, f"{ME} {OIL}")
+    thread = int(said["id"])
+    await quill.final(thread)
+    follow_up = await quill.server.say(SECOND, thread, "and how often the filter?")
+    _first, second = await quill.final(thread, 2)
+    assert second["content"].startswith("Every 90 days [1].")
+    assert second["message_reference"]["message_id"] == follow_up["id"]
+    (turn, last) = await quill.store.turns((await quill.store.threads("discord", 1))[0].key)
+    assert last.searched == "Kestrel filter interval"
+    assert (turn.author, last.author) == ("Asker", "Second")
+    assert turn.typed == OIL
+
+
+async def test_announcements_get_a_thread_too(quill: Quill):
+    quill.will_answer("0.8 L [1].")
+    said = await quill.server.say(ASKER, NEWS, f"{OIL} {ME}")
+    await quill.final(int(said["id"]))
+
+
+async def test_where_no_thread_can_be_made_the_answer_and_its_chain_are_in_the_channel(quill: Quill):
+    quill.server.world.denied[GENERAL] = {"create_thread"}
+    quill.will_answer("0.8 L [1].", "Every 90 days [1].", rewrite=("Kestrel filter interval",))
+    said = await quill.server.say(ASKER, GENERAL, f"{ME} {OIL}")
+    (post,) = await quill.final(GENERAL)
+    assert post["message_reference"]["message_id"] == said["id"]
+    await quill.server.say(SECOND, GENERAL, "and how often the filter?", reply_to=post["id"])
+    await quill.final(GENERAL, 2)
+    (info,) = await quill.store.threads("discord", 5)
+    assert info.turns == 2
+
+
+async def test_private_messages_are_one_conversation(quill: Quill):
+    dm = int(quill.server.world.add_dm(5000, ASKER)["id"])
+    quill.will_answer("0.8 L [1].", "Every 90 days [1].", rewrite=("Kestrel filter interval",))
+    await quill.server.say(ASKER, dm, OIL)
+    await quill.final(dm)
+    await quill.server.say(ASKER, dm, "and how often the filter?")
+    await quill.final(dm, 2)
+    (info,) = await quill.store.threads("discord", 5)
+    assert info.turns == 2
+
+
+async def test_a_forum_post_is_answered_where_the_bot_is_mentioned(quill: Quill):
+    quill.will_answer("24 days [1].")
+    thread = await quill.server.open_post(ASKER, "Leave days", f"{ME} How many leave days do staff get?")
+    (post,) = await quill.final(thread)
+    assert post["message_reference"]["message_id"] == str(thread)
+    (info,) = await quill.store.threads("discord", 5)
+    assert info.title == "Leave days\n\nHow many leave days do staff get?"
+    assert int(info.key.channel) == FORUM
+
+
+async def test_a_lone_mention_is_told_to_ask(quill: Quill):
+    await quill.server.say(ASKER, GENERAL, ME)
+    (post,) = await quill.final(GENERAL)
+    assert "Ask me something" in post["content"]
+    assert quill.asked == 0
