@@ -24,6 +24,8 @@ from adapters.dispatcher import Dispatcher
 from core.errors import ChannelError
 
 log = logging.getLogger(__name__)
+# Of libraries for voice, which is not used.
+discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
 
 GUILDS_SECONDS: Final = 2.0
 """After this long without another server the gateway has told of all."""

@@ -28,6 +28,7 @@ examples:
   threadwise ingest docs/ README.md      read documents into the index
   threadwise chat                        ask about them, in the terminal
   threadwise chat --docs docs/           both: read what has changed, then ask
+  threadwise run                         answer on Discord, with DISCORD_BOT_TOKEN set
   threadwise eval FILE --docs docs/      measure what follow-ups find
   echo 'How do I install it?' | threadwise chat
   LLM_BASE_URL=http://127.0.0.1:8000/v1 threadwise chat      with your own model
@@ -51,6 +52,13 @@ A line of FILE: {"id": "1", "turns": [{"role": "user", "text": "..."}, {"role": 
 "question": "and on ARM?", "relevant": ["install.md#ARM"], "kind": "followup", "gold_rewrite": "..."}
 With --docs a relevant id is path#Heading, with the path inside DIR; with --corpus it is the id of a passage,
 {"id": "p1", "title": "...", "text": "..."}. See docs/evaluation.md.
+"""
+_RUN_EXAMPLES: Final = """\
+examples:
+  DISCORD_BOT_TOKEN=... threadwise run       see docs/discord.md for the token
+
+Documents are read before, with `threadwise ingest`. Questions that are under way when it is stopped get 20 s to
+be answered; the rest go on at the next start.
 """
 _CHAT_EXAMPLES: Final = """\
 examples:
@@ -89,6 +97,11 @@ async def _run(arguments: argparse.Namespace, settings: Settings) -> int:
         return await evaluate(
             settings, arguments.file, arguments.docs, arguments.corpus, arguments.limit, arguments.json
         )
+    if arguments.command == "run":
+        from bot.run import run as run_platforms
+
+        logs.set_up(settings.log_level)
+        return await run_platforms(settings)
     if arguments.command == "ingest":
         logs.set_up(settings.log_level)
         return await ingest(settings, arguments.paths)
@@ -144,6 +157,14 @@ def _parser() -> argparse.ArgumentParser:
     documents.add_argument("--corpus", type=_path, metavar="FILE", help="passages, one JSON object a line")
     evaluation.add_argument("--limit", type=_positive, metavar="N", help="only the first N conversations")
     evaluation.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+    commands.add_parser(
+        "run",
+        help="answer on chat platforms",
+        description="Answers on every chat platform that has a token, until it is stopped (Ctrl-C or SIGTERM).",
+        epilog=_RUN_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
 
     chat = commands.add_parser(
         "chat",

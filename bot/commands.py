@@ -39,7 +39,7 @@ NO_DOCUMENTS: Final = (
 async def ingest(settings: Settings, paths: Sequence[Path]) -> int:
     """`threadwise ingest`: 0, or 1 if a file could not be read. Raises `ThreadwiseError`."""
     console = Console(stderr=True, highlight=False)
-    with _telling(console) as tell:
+    with telling(console) as tell:
         async with open_index_only(settings, tell) as index:
             tell("")
             report = await _ingest(index, paths, console)
@@ -51,12 +51,12 @@ async def chat(settings: Settings, docs: Sequence[Path]) -> int:
     """`threadwise chat`: until end of file or `/quit`; 1 if something could not be stored. Raises `ThreadwiseError`."""
     # First of all: a port that is taken is no reason to wait for a model.
     if settings.metrics_port is not None:
-        _serve_metrics(settings.metrics_port)
+        serve_metrics(settings.metrics_port)
     # Into a file: the terminal belongs to the conversation.
     logs.set_up(settings.log_level, settings.data_dir / LOG_FILE)
     errors = Console(stderr=True, highlight=False)
     console = Console(highlight=False)
-    with _telling(errors) as tell:
+    with telling(errors) as tell:
         async with open_app(settings, tell) as app:
             tell("")
             if docs:
@@ -88,7 +88,8 @@ async def _ingest_before_chat(index: Index, docs: Sequence[Path], errors: Consol
         print_report(report, errors)
 
 
-def _serve_metrics(port: int) -> None:
+def serve_metrics(port: int) -> None:
+    """For Prometheus, on this machine only. Raises `ConfigError` if the port is taken."""
     try:
         start_http_server(port, addr="127.0.0.1")
     except OSError as error:
@@ -163,7 +164,7 @@ def _bar(console: Console) -> Iterator[Callable[[str, int, int], None]]:
 
 
 @contextmanager
-def _telling(console: Console) -> Iterator[Callable[[str], None]]:
+def telling(console: Console) -> Iterator[Callable[[str], None]]:
     """Says what takes long at the start: a spinner at a terminal, a line in a pipe."""
     status = console.status("starting ...") if console.is_terminal else None
     if status is not None:

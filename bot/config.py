@@ -19,9 +19,10 @@ from dotenv import dotenv_values
 from dotenv.parser import parse_stream
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
+from adapters.addressing import FollowUps
 from core.errors import ConfigError
 
-OUR_PREFIXES: Final = ("LLM_", "EMBEDDING_", "REWRITE", "RETRIEVAL_")
+OUR_PREFIXES: Final = ("LLM_", "EMBEDDING_", "REWRITE", "RETRIEVAL_", "DISCORD_")
 """Whose they are is plain; other names are ours only if they are close to one."""
 LOCAL: Final = "local"
 ENDPOINT: Final = "endpoint"
@@ -87,6 +88,18 @@ def _checked_rewriter(value: str) -> str:
         raise ValueError(f'must be "{LOCAL}", "{ENDPOINT}" or a URL; a URL {error}') from error
 
 
+def _checked_ids(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    ids = [part.strip() for part in value.split(",") if part.strip()]
+    if not all(part.isascii() and part.isdecimal() and len(part) <= 20 for part in ids):
+        raise ValueError("must be ids, numbers with commas between them: switch on Developer Mode to copy an id")
+    return frozenset(map(int, ids))
+
+
+Ids = Annotated[frozenset[int], BeforeValidator(_checked_ids)]
+
+
 class Settings(BaseModel):
     """All settings, as the rest of the program sees them. Each alias is the name in the environment."""
 
@@ -135,6 +148,25 @@ class Settings(BaseModel):
     retrieval_passages: int = Field(5, alias="RETRIEVAL_PASSAGES", ge=1, le=20)
     retrieval_min_similarity: float = Field(0.2, alias="RETRIEVAL_MIN_SIMILARITY", ge=-1, le=1)
     """Cosine similarity below which nothing was found; depends on the embedding model."""
+
+    follow_ups: FollowUps = Field(FollowUps.ALWAYS, alias="FOLLOW_UPS")
+    """Whose messages in the bot's own threads are answered without a mention: of all, of the asker, of nobody."""
+
+    discord_bot_token: SecretStr | None = Field(None, alias="DISCORD_BOT_TOKEN")
+    discord_api_base_url: Url | None = Field(None, alias="DISCORD_API_BASE_URL")
+    """Of a proxy of Discord's API, with its version. Unset: Discord itself."""
+    discord_message_content: bool = Field(True, alias="DISCORD_MESSAGE_CONTENT")
+    """Whether to ask for the privileged intent."""
+    discord_shards: int = Field(1, alias="DISCORD_SHARDS", ge=1, le=256)
+    discord_servers: Ids = Field(frozenset(), alias="DISCORD_SERVERS")
+    """Where the bot answers; empty: everywhere. The same for channels (or categories) and roles."""
+    discord_channels: Ids = Field(frozenset(), alias="DISCORD_CHANNELS")
+    discord_roles: Ids = Field(frozenset(), alias="DISCORD_ROLES")
+    discord_staff_roles: Ids = Field(frozenset(), alias="DISCORD_STAFF_ROLES")
+    """Whose word in a thread makes the bot silent there."""
+    discord_forums: Ids = Field(frozenset(), alias="DISCORD_FORUMS")
+    """Forums in which each new post is answered."""
+    discord_private_messages: bool = Field(True, alias="DISCORD_PRIVATE_MESSAGES")
 
 
 KEYS: Final = {str(field.alias): name for name, field in Settings.model_fields.items()}

@@ -12,7 +12,18 @@ from typing import Final
 _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _FILE_BYTES: Final = 2_000_000
 # Libraries tell tokens, bodies and other people's text at DEBUG.
-_CHATTY: Final = ("httpx", "httpcore", "chromadb", "sqlalchemy", "aiosqlite", "alembic", "asyncio", "markdown_it")
+_CHATTY: Final = (
+    "httpx",
+    "httpcore",
+    "chromadb",
+    "sqlalchemy",
+    "aiosqlite",
+    "alembic",
+    "asyncio",
+    "markdown_it",
+    "discord",
+    "aiohttp",
+)
 _SECRET: Final = re.compile(
     r"xox[a-z]-[\w-]+|xapp-[\w-]+|sk-[\w-]{8,}|(?<=Bearer )[^\s'\"]+|(?<=://)[^/\s@]+(?=@)|[\w-]{23,28}\.[\w-]{6}\.[\w-]{27,}"
 )

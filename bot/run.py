@@ -1,0 +1,129 @@
+"""`threadwise run`: answers on every chat platform that has a token, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+from rich.console import Console
+
+from adapters.discord.setup import DiscordSetup
+from adapters.ports import Channel
+from bot.commands import NO_DOCUMENTS, serve_metrics, telling
+from bot.config import Settings
+from bot.wiring import IN_THREADS, App, open_app, outdated_index
+from core.errors import ConfigError
+
+NO_TOKEN: Final = "No chat platform has a token: set DISCORD_BOT_TOKEN (see docs/discord.md)."
+
+
+class Platform(Protocol):
+    """A chat platform that the bot is on."""
+
+    @property
+    def channel(self) -> Channel:
+        """Where answers go."""
+        ...
+
+    async def run(self) -> None:
+        """Takes questions until it is cancelled. Raises `ThreadwiseError` when that cannot go on."""
+        ...
+
+
+async def run(settings: Settings) -> int:
+    """Until SIGINT or SIGTERM: 0. Raises `ThreadwiseError` with one line on what is wrong."""
+    if settings.discord_bot_token is None:
+        raise ConfigError(NO_TOKEN)
+    if settings.metrics_port is not None:
+        serve_metrics(settings.metrics_port)
+    console = Console(stderr=True, highlight=False)
+    with telling(console) as tell:
+        async with open_app(settings, tell, waits=IN_THREADS) as app:
+            tell("")
+            await _report(app, console)
+            platforms = _platforms(settings, app)
+            for platform in platforms:
+                app.dispatcher.attach(platform.channel)
+            await app.dispatcher.start()
+            with _told_to_stop() as stop:
+                await _until(stop, app, platforms)
+    return 0
+
+
+def _platforms(settings: Settings, app: App) -> list[Platform]:
+    platforms: list[Platform] = []
+    if settings.discord_bot_token is not None:
+        # Late: it takes a third of a second.
+        from adapters.discord_gateway import DiscordGateway
+
+        setup = _discord(settings, settings.discord_bot_token.get_secret_value())
+        platforms.append(DiscordGateway(setup, app.dispatcher, app.store))
+    return platforms
+
+
+def _discord(settings: Settings, token: str) -> DiscordSetup:
+    return DiscordSetup(
+        token=token,
+        api_base_url=settings.discord_api_base_url,
+        message_content=settings.discord_message_content,
+        shards=settings.discord_shards,
+        follow_ups=settings.follow_ups,
+        servers=settings.discord_servers,
+        channels=settings.discord_channels,
+        roles=settings.discord_roles,
+        staff_roles=settings.discord_staff_roles,
+        forums=settings.discord_forums,
+        private_messages=settings.discord_private_messages,
+    )
+
+
+async def _report(app: App, console: Console) -> None:
+    state = await app.index.catalog.state()
+    documents = f"Index: {state.documents} documents, {state.total} passages."
+    console.print(f"{app.about} {documents}", style="dim", markup=False, soft_wrap=True)
+    if not state.total:
+        console.print(NO_DOCUMENTS, style="yellow", soft_wrap=True)
+    if warning := await outdated_index(app.index):
+        console.print(warning, style="yellow", soft_wrap=True)
+
+
+async def _until(stop: asyncio.Event, app: App, platforms: list[Platform]) -> None:
+    """Runs the platforms until `stop` is set, or one of them cannot go on."""
+    running = [asyncio.ensure_future(platform.run()) for platform in platforms]
+    stopped = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait([stopped, *running], return_when=asyncio.FIRST_COMPLETED)
+        # While the platforms are still there to show what is answered within the grace.
+        await app.dispatcher.close()
+    finally:
+        for task in (stopped, *running):
+            task.cancel()
+        ended = await asyncio.gather(*running, return_exceptions=True)
+    for result in ended:
+        if isinstance(result, Exception):
+            raise result
+
+
+@contextmanager
+def _told_to_stop() -> Iterator[asyncio.Event]:
+    """Set by SIGINT or SIGTERM; a second one ends the process at once."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def told() -> None:
+        stop.set()
+        for number in before:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+
+    for number in before:
+        loop.add_signal_handler(number, told)
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, handler)

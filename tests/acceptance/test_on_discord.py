@@ -1,0 +1,124 @@
+"""`threadwise run` as a process of its own, on the local Discord server."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.acceptance.conftest import Threadwise
+from tests.discord_server.gateway import until
+from tests.discord_server.server import DiscordServer
+from tests.discord_server.world import ASKER, GENERAL, Json
+from tests.servers.openai import OpenAIServer
+from tests.servers.replies import Reply
+
+ME = "<@9000>"
+GUIDE = """\
+# Kestrel agent
+
+## Install on Linux
+
+To install the Kestrel agent on Linux, download the package `kestrel-agent.deb` and run `dpkg -i kestrel-agent.deb`.
+
+## Install on ARM
+
+On ARM install the Kestrel agent from the package `kestrel-agent-arm64.deb`; a Raspberry Pi 4 or newer is needed.
+
+## GPU driver
+
+The Kestrel agent needs the GPU driver 550 or newer on the host; install the driver before the agent.
+
+## Remove
+
+To remove the Kestrel agent run `dpkg -r kestrel-agent`.
+"""
+
+
+@pytest.fixture
+async def discord() -> AsyncIterator[DiscordServer]:
+    async with DiscordServer() as server:
+        yield server
+
+
+@asynccontextmanager
+async def running(
+    threadwise: Threadwise, discord: DiscordServer, **changes: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    known = len(discord.gateway.identifies)
+    process = await threadwise.start(
+        "run", DISCORD_BOT_TOKEN=discord.token, DISCORD_API_BASE_URL=discord.base_url, LOG_LEVEL="INFO", **changes
+    )
+    try:
+        await until(lambda: process.returncode is not None or len(discord.gateway.identifies) > known, seconds=90)
+        # discord.py waits 2 s for further servers before it calls itself ready.
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        _out, err = await process.communicate()
+        print(err.decode()[-4000:])  # noqa: T201 - shown where a test fails
+
+
+async def final(discord: DiscordServer, channel: int, count: int, seconds: float = 30) -> list[Json]:
+    def finals() -> list[Json]:
+        posts = discord.posts(channel)
+        return posts if len(posts) >= count and all("Stop" not in discord.buttons(post) for post in posts) else []
+
+    posts: list[Json] = await until(finals, seconds)
+    return posts
+
+
+async def test_the_story_of_three_turns_with_the_embedded_model(threadwise: Threadwise, discord: DiscordServer):
+    (threadwise.directory / "docs" / "agent.md").write_text(GUIDE)
+    embedded = {"LLM_BASE_URL": "", "REWRITER": "", "EMBEDDING_BASE_URL": "", "EMBEDDING_MODEL": ""}
+    embedded["RETRIEVAL_MIN_SIMILARITY"] = "0.2"
+    ingested = await threadwise.run("ingest", "docs", **embedded)
+    assert ingested.code == 0, ingested.err
+    async with running(threadwise, discord, **embedded):
+        said = await discord.say(ASKER, GENERAL, f"{ME} How do I install the Kestrel agent?")
+        thread = int(said["id"])
+        (first,) = await final(discord, thread, 1, 120)
+        assert "**Sources**" in first["content"]
+        assert "agent.md" in first["content"]
+        await discord.say(ASKER, thread, "and on ARM?")
+        second = (await final(discord, thread, 2, 120))[-1]
+        assert "arm64" in second["content"]
+        await discord.say(ASKER, thread, "what about the GPU driver?")
+        third = (await final(discord, thread, 3, 120))[-1]
+        assert "550" in third["content"]
+        assert "**Sources**" in third["content"]
+    assert discord.world.channels[thread]["name"] == "How do I install the Kestrel agent?"
+    assert not [call for call in discord.recorder.calls if call.status == 429]
+
+
+async def test_told_to_stop_it_answers_what_is_under_way_and_ends(
+    threadwise: Threadwise, discord: DiscordServer, server: OpenAIServer
+):
+    await threadwise.run("ingest", "docs")
+    server.default = lambda body: Reply(pieces=("It takes ", 1.0, "0.8 L of oil [1]."))
+    async with running(threadwise, discord) as process:
+        said = await discord.say(ASKER, GENERAL, f"{ME} How much oil does the Kestrel take?")
+        await until(lambda: any("It takes" in post["content"] for post in discord.posts()))
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 15) == 0
+        (post,) = discord.posts(int(said["id"]))
+        assert "0.8 L of oil [1]." in post["content"]
+        assert "Stop" not in discord.buttons(post)
+
+
+async def test_a_wrong_token_is_one_line_and_an_exit_code(threadwise: Threadwise, discord: DiscordServer):
+    ended = await threadwise.run("run", DISCORD_BOT_TOKEN="wrong", DISCORD_API_BASE_URL=discord.base_url)
+    assert ended.code == 2
+    assert "DISCORD_BOT_TOKEN" in ended.err
+    assert "Traceback" not in ended.err
+    assert len(discord.recorder.calls) <= 3
+
+
+async def test_without_any_token_it_says_what_to_set(threadwise: Threadwise):
+    ended = await threadwise.run("run")
+    assert ended.code == 2
+    assert "DISCORD_BOT_TOKEN" in ended.err
