@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import discord
 
@@ -76,25 +77,32 @@ class DiscordGateway:
 
 
 class _Events:
-    """What the client hears, one task each, in the order of arrival for each message."""
+    """What the client hears: one after the other in a channel, side by side elsewhere."""
 
     def __init__(self, intake: Intake, ready: asyncio.Event) -> None:
         self._intake, self._ready = intake, ready
+        self._in_turn: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
     def ready(self) -> None:
         self._ready.set()
 
     async def message(self, message: discord.Message, client: discord.Client) -> None:
-        await _logged(self._intake.heard(message, client))
+        async with self._turn(message.channel.id):
+            await _logged(self._intake.heard(message, client))
 
     async def edit(self, event: discord.RawMessageUpdateEvent, client: discord.Client) -> None:
         if client.user is not None and "content" in event.data:
-            await _logged(self._intake.edited(event.message, client.user))
+            async with self._turn(event.channel_id):
+                await _logged(self._intake.edited(event.message, client.user))
 
     async def delete(self, guild: int | None, channel: int, messages: set[int], client: discord.Client) -> None:
         place = await _place(channel, client)
         for message in sorted(messages):
             await _logged(self._intake.deleted(place, guild, channel, message))
+
+    def _turn(self, channel: int) -> asyncio.Lock:
+        # What is said in a place means something for what comes after it, and handling it may take a while.
+        return self._in_turn.setdefault(channel, asyncio.Lock())
 
     def thread(self, thread: discord.Thread) -> None:
         self._intake.thread_changed(thread)

@@ -51,6 +51,20 @@ class Access:
         """Whether the bot leaves a thread to them."""
         return isinstance(author, discord.Member) and any(role.id in self._setup.staff_roles for role in author.roles)
 
+    async def staff_among(self, users: set[int], guild: discord.Guild) -> set[int]:
+        """Those of `users` whom the bot leaves a thread to: old messages do not tell the roles of their authors."""
+        if not self._setup.staff_roles:
+            return set()
+        found = set()
+        for user in users:
+            try:
+                member = await guild.fetch_member(user)
+            except discord.NotFound:
+                continue
+            if self.is_staff(member):
+                found.add(user)
+        return found
+
     async def _is_member(self, user: int, client: discord.Client) -> bool:
         for guild in client.guilds:
             if self._setup.servers and guild.id not in self._setup.servers:

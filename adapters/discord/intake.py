@@ -75,19 +75,20 @@ class Intake:
         if not self._access.open_place(place):
             return False
         text = reading.said(message, us)
-        where = await self._where(message, us)
         mentioned = reading.mentions(message, us)
+        if not message.content and not message.attachments and not is_private(place):
+            return False  # Without the intent nothing of it can be seen.
+        where = await self._where(message, us)
         asked = is_question(
             Addressee(
                 to_us=mentioned or where.replies_to_us or is_private(place) or self._opens_forum_post(message),
                 to_others=_is_to_others(message, us),
                 ours=isinstance(place, discord.Thread) and place.owner_id == us.id,
                 by_asker=await self._is_by_asker(message, where.thread),
-                quiet=await self._is_quiet(message),
+                quiet=await self._is_quiet(message, text, mentioned=mentioned),
             ),
             self._setup.follow_ups,
         )
-        self._note(message, text, asked=asked and mentioned)
         if not asked or not await self._access.may_ask(message.author, place, client):
             return False
         return await self._submit(message, where.thread, text)
@@ -138,16 +139,16 @@ class Intake:
         turns = await self._known.turns(thread)
         return bool(turns) and turns[0].author_id == str(message.author.id)
 
-    async def _is_quiet(self, message: discord.Message) -> bool:
+    async def _is_quiet(self, message: discord.Message, text: str, *, mentioned: bool) -> bool:
+        """Whether people have taken over the thread, with this message or before."""
         thread = message.channel
         if not isinstance(thread, discord.Thread):
             return False
-        if self._labelled(thread):
-            return True
         if thread.id not in self._quiet:
             self._quiet[thread.id] = False
             await self._look_back(thread, message)
-        return self._quiet[thread.id]
+        self._note(thread, text, mentioned=mentioned, staff=self._access.is_staff(message.author))
+        return self._quiet[thread.id] or self._labelled(thread)
 
     async def _look_back(self, thread: discord.Thread, before: discord.Message) -> None:
         us = before.guild.me if before.guild is not None else None
@@ -155,21 +156,21 @@ class Intake:
             return
         try:
             earlier = [message async for message in thread.history(limit=LOOKED_BACK, before=before)]
+            staff = await self._access.staff_among({m.author.id for m in earlier if not m.author.bot}, thread.guild)
         except (discord.DiscordException, OSError) as error:
             log.info("Not known whether people have taken over a thread: %s", type(error).__name__)
             return
         for message in reversed(earlier):
             if not message.author.bot:
-                self._note(message, reading.said(message, us), asked=reading.mentions(message, us))
+                text, mentioned = reading.said(message, us), reading.mentions(message, us)
+                self._note(thread, text, mentioned=mentioned, staff=message.author.id in staff)
 
-    def _note(self, message: discord.Message, text: str, *, asked: bool) -> None:
+    def _note(self, thread: discord.Thread, text: str, *, mentioned: bool, staff: bool) -> None:
         """Keeps in mind what a message means for those after it."""
-        if not isinstance(message.channel, discord.Thread):
-            return
-        if asked:
-            self._quiet[message.channel.id] = False
-        elif self._access.is_staff(message.author) or says_solved(text):
-            self._quiet[message.channel.id] = True
+        if mentioned:
+            self._quiet[thread.id] = False
+        elif staff or says_solved(text):
+            self._quiet[thread.id] = True
 
     @staticmethod
     def _labelled(thread: discord.Thread) -> bool:
