@@ -16,12 +16,14 @@ from weakref import WeakValueDictionary
 import discord
 
 from adapters.discord.access import Access
+from adapters.discord.catch_up import CatchUp
 from adapters.discord.connection import Connection
 from adapters.discord.delivery import DiscordDelivery
-from adapters.discord.intake import Conversations, Intake
+from adapters.discord.intake import Intake
 from adapters.discord.pacing import Pacer
 from adapters.discord.setup import DiscordSetup
 from adapters.dispatcher import Dispatcher
+from adapters.store import SqlConversationStore
 from core.errors import ChannelError
 
 log = logging.getLogger(__name__)
@@ -37,10 +39,10 @@ LONGEST_WAIT: Final = 30.0
 class DiscordGateway:
     """The bot on Discord. `channel` is attached to the dispatcher, then `run` runs until it is cancelled."""
 
-    def __init__(self, setup: DiscordSetup, dispatcher: Dispatcher, conversations: Conversations) -> None:
-        self._setup = setup
+    def __init__(self, setup: DiscordSetup, dispatcher: Dispatcher, store: SqlConversationStore) -> None:
+        self._setup, self._store = setup, store
         self._pacer = Pacer()
-        self._intake = Intake(setup, Access(setup), dispatcher, conversations)
+        self._intake = Intake(setup, Access(setup), dispatcher, store)
         self._connection = Connection(setup, self._pacer, self._client)
         self.ready = asyncio.Event()
         """The gateway has told of all servers once."""
@@ -60,7 +62,7 @@ class DiscordGateway:
         return client
 
     def _client(self, intents: discord.Intents) -> discord.Client:
-        events = _Events(self._intake, self.ready)
+        events = _Events(self._intake, self.ready, self._store)
         options: dict[str, Any] = {
             "intents": intents,
             "http_trace": self._pacer.trace(),
@@ -79,16 +81,27 @@ class DiscordGateway:
 class _Events:
     """What the client hears: one after the other in a channel, side by side elsewhere."""
 
-    def __init__(self, intake: Intake, ready: asyncio.Event) -> None:
+    def __init__(self, intake: Intake, ready: asyncio.Event, store: SqlConversationStore) -> None:
         self._intake, self._ready = intake, ready
+        self._catch_up = CatchUp(store, self._heard, intake.missed)
         self._in_turn: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
-    def ready(self) -> None:
+    def ready(self, client: discord.Client) -> None:
         self._ready.set()
+        self._catch_up.session_began(client)
+
+    def resumed(self, client: discord.Client) -> None:
+        self._catch_up.session_resumed(client)
+
+    def lost(self) -> None:
+        self._catch_up.session_lost()
 
     async def message(self, message: discord.Message, client: discord.Client) -> None:
+        await _logged(self._heard(message, client))
+
+    async def _heard(self, message: discord.Message, client: discord.Client) -> bool:
         async with self._turn(message.channel.id):
-            await _logged(self._intake.heard(message, client))
+            return await self._intake.heard(message, client)
 
     async def edit(self, event: discord.RawMessageUpdateEvent, client: discord.Client) -> None:
         if client.user is not None and "content" in event.data:
@@ -116,7 +129,17 @@ class _Heard(discord.Client):
         self._events = events
 
     async def on_ready(self) -> None:
-        self._events.ready()
+        self._events.ready(self)
+
+    async def on_resumed(self) -> None:
+        self._events.resumed(self)
+
+    async def on_disconnect(self) -> None:
+        self._events.lost()
+
+    async def close(self) -> None:
+        self._events.lost()
+        await super().close()
 
     async def on_message(self, message: discord.Message) -> None:
         await self._events.message(message, self)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final, Protocol
 
 from rich.console import Console
@@ -14,6 +11,8 @@ from adapters.discord.setup import DiscordSetup
 from adapters.ports import Channel
 from bot.commands import NO_DOCUMENTS, serve_metrics, telling
 from bot.config import Settings
+from bot.liveness import watched
+from bot.shutdown import until_asked_to_stop
 from bot.wiring import IN_THREADS, App, open_app, outdated_index
 from core.errors import ConfigError
 
@@ -48,8 +47,8 @@ async def run(settings: Settings) -> int:
             for platform in platforms:
                 app.dispatcher.attach(platform.channel)
             await app.dispatcher.start()
-            with _told_to_stop() as stop:
-                await _until(stop, app, platforms)
+            with watched():
+                await until_asked_to_stop(_serve(app, platforms))
     return 0
 
 
@@ -90,40 +89,16 @@ async def _report(app: App, console: Console) -> None:
         console.print(warning, style="yellow", soft_wrap=True)
 
 
-async def _until(stop: asyncio.Event, app: App, platforms: list[Platform]) -> None:
-    """Runs the platforms until `stop` is set, or one of them cannot go on."""
+async def _serve(app: App, platforms: list[Platform]) -> None:
+    """Until it is cancelled. Raises `ThreadwiseError` as soon as a platform cannot go on."""
     running = [asyncio.ensure_future(platform.run()) for platform in platforms]
-    stopped = asyncio.ensure_future(stop.wait())
     try:
-        await asyncio.wait([stopped, *running], return_when=asyncio.FIRST_COMPLETED)
+        ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        for task in ended:
+            task.result()
+    finally:
         # While the platforms are still there to show what is answered within the grace.
         await app.dispatcher.close()
-    finally:
-        for task in (stopped, *running):
+        for task in running:
             task.cancel()
-        ended = await asyncio.gather(*running, return_exceptions=True)
-    for result in ended:
-        if isinstance(result, Exception):
-            raise result
-
-
-@contextmanager
-def _told_to_stop() -> Iterator[asyncio.Event]:
-    """Set by SIGINT or SIGTERM; a second one ends the process at once."""
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def told() -> None:
-        stop.set()
-        for number in before:
-            loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_DFL)
-
-    for number in before:
-        loop.add_signal_handler(number, told)
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            loop.remove_signal_handler(number)
-            signal.signal(number, handler)
+        await asyncio.wait(running)

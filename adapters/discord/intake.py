@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import discord
 
@@ -21,7 +21,8 @@ from adapters.discord.delivery import LONGEST_NAME, NO_TITLE, PLATFORM
 from adapters.discord.places import Place, is_private, key, key_in, parent_of
 from adapters.discord.setup import DiscordSetup
 from adapters.dispatcher import Dispatcher
-from adapters.ports import Inbound, StoredTurn, ThreadKey, platform_order
+from adapters.ports import Inbound, ThreadKey, platform_order
+from adapters.store import SqlConversationStore
 from core.errors import ThreadwiseError
 
 log = logging.getLogger(__name__)
@@ -32,16 +33,6 @@ LOOKED_BACK: Final = 50
 """Messages of a thread that tell whether people have taken over."""
 ADMIT_SECONDS: Final = 120.0
 """How long a message is tried again that cannot be stored."""
-
-
-class Conversations(Protocol):
-    """What is known of the conversations already."""
-
-    async def turns(self, thread: ThreadKey) -> list[StoredTurn]: ...
-
-    async def conversation_of(self, platform: str, message_id: str) -> ThreadKey | None:
-        """The conversation in which a message of ours is."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +47,9 @@ class Intake:
     """Decides and submits. `client` is the one that heard the message."""
 
     def __init__(
-        self, setup: DiscordSetup, access: Access, dispatcher: Dispatcher, conversations: Conversations
+        self, setup: DiscordSetup, access: Access, dispatcher: Dispatcher, store: SqlConversationStore
     ) -> None:
-        self._setup, self._access, self._dispatcher, self._known = setup, access, dispatcher, conversations
+        self._setup, self._access, self._dispatcher, self._store = setup, access, dispatcher, store
         self.titles: dict[str, str] = {}
         """What the threads of questions that were just taken are to be called."""
         self._quiet: dict[int, bool] = {}
@@ -128,7 +119,7 @@ class Intake:
         return _Where(key_in(place, message.id), replies_to_us=await _is_ours(reference, us))
 
     async def _conversation_of(self, message_id: str) -> ThreadKey | None:
-        return await self._known.conversation_of(PLATFORM, message_id)
+        return await self._store.lookups.conversation_of(PLATFORM, message_id)
 
     def _opens_forum_post(self, message: discord.Message) -> bool:
         return message.id == message.channel.id and parent_of(message.channel) in self._setup.forums
@@ -136,7 +127,7 @@ class Intake:
     async def _is_by_asker(self, message: discord.Message, thread: ThreadKey) -> bool:
         if self._setup.follow_ups is not FollowUps.ASKER or not isinstance(message.channel, discord.Thread):
             return False
-        turns = await self._known.turns(thread)
+        turns = await self._store.turns(thread)
         return bool(turns) and turns[0].author_id == str(message.author.id)
 
     async def _is_quiet(self, message: discord.Message, text: str, *, mentioned: bool) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Float, ForeignKey, Index, Integer, MetaData, String, UniqueConstraint
+from sqlalchemy import Boolean, Float, ForeignKey, Index, Integer, MetaData, String, UniqueConstraint
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from adapters.store.columns import AnyJson, AnyText, Moment
@@ -134,7 +134,11 @@ class PartRow(Row):
     """One message of ours, from before it is created until it is delivered."""
 
     __tablename__ = "outbox"
-    __table_args__ = (UniqueConstraint("job_id", "part"),)
+    __table_args__ = (
+        UniqueConstraint("job_id", "part"),
+        Index("ix_outbox_message_id", "message_id"),
+        Index("ix_outbox_key", "key"),
+    )
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
     job_id: Mapped[int] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
@@ -143,3 +147,27 @@ class PartRow(Row):
     message_id: Mapped[str | None] = mapped_column(AnyText)
     body: Mapped[str | None] = mapped_column(AnyText)
     delivered: Mapped[bool] = mapped_column(default=False)
+
+
+class FeedbackRow(Row):
+    """What somebody thought of an answer; the last word of each counts."""
+
+    __tablename__ = "feedback"
+    __table_args__ = (UniqueConstraint("turn_id", "person"),)
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    turn_id: Mapped[int] = mapped_column(ForeignKey("turns.id", ondelete="CASCADE"))
+    person: Mapped[str] = mapped_column(AnyText)
+    helpful: Mapped[bool] = mapped_column(Boolean)
+    at: Mapped[datetime] = mapped_column(Moment)
+
+
+class MarkRow(Row):
+    """Up to when everything that was said on a platform has been heard."""
+
+    __tablename__ = "marks"
+    __table_args__ = (UniqueConstraint("platform"),)
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    platform: Mapped[str] = mapped_column(AnyText)
+    at: Mapped[datetime] = mapped_column(Moment)

@@ -17,6 +17,7 @@ from adapters.store.faults import backups_of
 from adapters.store.files import prepare
 from adapters.store.job_rows import is_in
 from adapters.store.jobs import LEASE_SECONDS, SqlJobs
+from adapters.store.lookups import SqlLookups
 from adapters.store.models import InboxRow, JobRow, PartRow, ThreadRow, TurnRow
 from adapters.store.rows import remembered, stored_turn
 from adapters.store.window import is_thread, names_in, uncovered
@@ -29,6 +30,7 @@ class SqlConversationStore:
         self.database = database
         self.jobs = SqlJobs(database, lease_seconds)
         self.changes = SqlChanges(database)
+        self.lookups = SqlLookups(database)
 
     @classmethod
     async def open(
@@ -70,10 +72,6 @@ class SqlConversationStore:
         """The newest turn of the conversation, whatever became of it."""
         turns = await self.database.run(self._turns(thread, newest=1))
         return turns[0] if turns else None
-
-    async def conversation_of(self, platform: str, message_id: str) -> ThreadKey | None:
-        """The conversation in which a message of ours is."""
-        return await self.database.run(self._conversation_of(platform, message_id))
 
     async def forget(self, thread: ThreadKey) -> int:
         """Removes the conversation, also from the bytes on the disk; the number of turns removed.
@@ -144,19 +142,6 @@ class SqlConversationStore:
         rows = rows.order_by(order).limit(newest)
         async with self.database.read() as session:
             return [stored_turn(row) for row in await session.scalars(rows)]
-
-    async def _conversation_of(self, platform: str, message_id: str) -> ThreadKey | None:
-        ours = (
-            select(InboxRow)
-            .join(JobRow, JobRow.inbox_id == InboxRow.id)
-            .join(PartRow, PartRow.job_id == JobRow.id)
-            .where(InboxRow.platform == platform, PartRow.message_id == message_id)
-        )
-        async with self.database.read() as session:
-            row = await session.scalar(ours.limit(1))
-            if row is None:
-                return None
-            return ThreadKey(platform=row.platform, workspace=row.workspace, channel=row.channel, thread=row.thread)
 
     async def _forget(self, thread: ThreadKey) -> int:
         async with self.database.write() as session:

@@ -1,0 +1,106 @@
+"""What a channel asks by the names that the platform gives it, and what it notes down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from adapters.ports import StoredTurn, ThreadKey, TurnState
+from adapters.store.database import Database
+from adapters.store.job_rows import thread_of
+from adapters.store.models import FeedbackRow, InboxRow, JobRow, MarkRow, PartRow, TurnRow
+from adapters.store.rows import stored_turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A turn, and where it is."""
+
+    thread: ThreadKey
+    turn: StoredTurn
+
+
+class SqlLookups:
+    """Every method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    async def conversation_of(self, platform: str, message_id: str) -> ThreadKey | None:
+        """The conversation in which a message of ours is."""
+        return await self.database.run(self._conversation_of(platform, message_id))
+
+    async def turn_of(self, key: str) -> Found | None:
+        """The turn that our messages with `Post.key` answer; None if it is forgotten or deleted."""
+        return await self.database.run(self._turn_of(key))
+
+    async def rate(self, key: str, person: str, *, helpful: bool) -> bool:
+        """Stores what a person thinks of an answer, over what they said before; False if it is gone."""
+        return await self.database.run(self._rate(key, person, helpful=helpful))
+
+    async def heard_until(self, platform: str) -> datetime | None:
+        """Up to when everything on a platform has been heard; None: never yet."""
+        return await self.database.run(self._heard_until(platform))
+
+    async def mark(self, platform: str, at: datetime) -> None:
+        """Everything on the platform has been heard up to `at`."""
+        await self.database.run(self._mark(platform, at))
+
+    async def _conversation_of(self, platform: str, message_id: str) -> ThreadKey | None:
+        ours = (
+            select(InboxRow)
+            .join(JobRow, JobRow.inbox_id == InboxRow.id)
+            .join(PartRow, PartRow.job_id == JobRow.id)
+            .where(InboxRow.platform == platform, PartRow.message_id == message_id)
+        )
+        async with self.database.read() as session:
+            row = await session.scalar(ours.limit(1))
+            return thread_of(row) if row is not None else None
+
+    async def _turn_of(self, key: str) -> Found | None:
+        async with self.database.read() as session:
+            found = await _by_key(session, key)
+            if found is None:
+                return None
+            inbox, turn = found
+            return Found(thread=thread_of(inbox), turn=stored_turn(turn))
+
+    async def _rate(self, key: str, person: str, *, helpful: bool) -> bool:
+        async with self.database.write() as session:
+            found = await _by_key(session, key)
+            if found is None:
+                return False
+            mine = (FeedbackRow.turn_id == found[1].id, FeedbackRow.person == person)
+            row = await session.scalar(select(FeedbackRow).where(*mine))
+            if row is None:
+                row = FeedbackRow(turn_id=found[1].id, person=person)
+                session.add(row)
+            row.helpful, row.at = helpful, datetime.now(UTC)
+            return True
+
+    async def _heard_until(self, platform: str) -> datetime | None:
+        async with self.database.read() as session:
+            return await session.scalar(select(MarkRow.at).where(MarkRow.platform == platform))
+
+    async def _mark(self, platform: str, at: datetime) -> None:
+        async with self.database.write() as session:
+            row = await session.scalar(select(MarkRow).where(MarkRow.platform == platform))
+            if row is None:
+                row = MarkRow(platform=platform)
+                session.add(row)
+            row.at = at
+
+
+async def _by_key(session: AsyncSession, key: str) -> tuple[InboxRow, TurnRow] | None:
+    rows = (
+        select(InboxRow, TurnRow)
+        .join(JobRow, JobRow.inbox_id == InboxRow.id)
+        .join(TurnRow, TurnRow.id == JobRow.turn_id)
+        .join(PartRow, PartRow.job_id == JobRow.id)
+        .where(PartRow.key == key, TurnRow.state != TurnState.DELETED.value)
+    )
+    found = (await session.execute(rows.limit(1))).first()
+    return (found[0], found[1]) if found is not None else None

@@ -1,0 +1,125 @@
+"""Cut off, restarted or told to reconnect: each question is answered once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from adapters import discord_gateway
+from adapters.discord import catch_up
+from adapters.store import SqlConversationStore
+from tests.discord.conftest import ME, OIL, Quill, quill_on
+from tests.discord_server.gateway import until
+from tests.discord_server.server import DiscordServer
+from tests.discord_server.world import ASKER, GENERAL, NEWS, SECOND, now_ms
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """discord.py waits 5 s before it identifies again."""
+
+    async def at_once(*_: object, **__: object) -> None:
+        pass
+
+    monkeypatch.setattr(discord_gateway._Heard, "before_identify_hook", at_once)
+
+
+async def answered(quill: Quill, count: int) -> None:
+    await until(lambda: quill.asked == count)
+    for post in quill.server.posts():
+        await until(lambda post=post: "Stop" not in quill.server.buttons(post))
+
+
+@pytest.mark.parametrize("replays", [True, False])
+async def test_what_was_said_during_a_cut_is_answered_once(quill: Quill, replays: bool):
+    server = quill.server
+    await until(lambda: server.gateway.connected)
+    await quill.store.lookups.mark("discord", datetime.now(UTC))
+    server.gateway.open_to_new.clear()
+    if not replays:
+        server.gateway.forget()
+    server.gateway.cut()
+    await until(lambda: not server.gateway.connected)
+    quill.will_answer("0.8 L [1].", "0.8 L [1].")
+    for channel in (GENERAL, NEWS):
+        await server.say(ASKER, channel, f"{ME} {OIL}")
+    server.gateway.open_to_new.set()
+    await answered(quill, 2)
+    await quill.silent()
+    assert len(server.posts()) == 2
+    assert len(server.gateway.identifies) == (1 if replays else 2)
+
+
+async def test_a_restart_finds_questions_in_channels_threads_and_private_messages(
+    server: DiscordServer, store: SqlConversationStore
+):
+    dm = int(server.world.add_dm(5000, ASKER)["id"])
+    async with quill_on(server, store) as quill:
+        quill.will_answer("0.8 L [1].", "0.8 L [1].")
+        said = await server.say(ASKER, GENERAL, f"{ME} {OIL}")
+        await server.say(ASKER, dm, OIL)
+        await answered(quill, 2)
+        await until(lambda: len(server.gateway.connected) == 1)
+    server.gateway.forget()
+    thread = int(said["id"])
+    server.world.add_message(thread, SECOND, "and how often the filter?")
+    server.world.add_message(dm, ASKER, "and how often the filter?")
+    server.world.add_message(GENERAL, SECOND, f"{ME} {OIL}")
+    server.world.add_message(GENERAL, SECOND, "not for the bot")
+    async with quill_on(server, store) as quill:
+        quill.will_answer(*["Every 90 days [1]."] * 3, rewrite=("Kestrel filter", "Kestrel filter"))
+        await answered(quill, 3)
+        await quill.silent()
+    assert len(server.posts()) == 5
+
+
+async def test_the_first_start_ever_replays_nothing(server: DiscordServer, store: SqlConversationStore):
+    server.world.add_message(GENERAL, ASKER, f"{ME} {OIL}")
+    async with quill_on(server, store) as quill:
+        await quill.silent()
+        assert await until_marked(store)
+
+
+async def until_marked(store: SqlConversationStore) -> bool:
+    mark = await store.lookups.heard_until("discord")
+    return mark is not None and datetime.now(UTC) - mark < timedelta(seconds=20)
+
+
+async def test_old_messages_and_those_above_the_cap_are_left(
+    server: DiscordServer,
+    store: SqlConversationStore,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+):
+    monkeypatch.setattr(catch_up, "IN_ALL", 2)
+    await store.lookups.mark("discord", datetime.now(UTC) - timedelta(hours=2))
+    old = server.world.new_id(now_ms() - 31 * 60_000)
+    server.world.add_message(GENERAL, ASKER, f"{ME} {OIL}", id_=old)
+    for author in (ASKER, SECOND, ASKER):
+        server.world.add_message(GENERAL, author, f"{ME} {OIL}")
+    async with quill_on(server, store) as quill:
+        quill.will_answer("0.8 L [1].", "0.8 L [1].")
+        await answered(quill, 2)
+        await quill.silent()
+    assert old not in server.world.channels
+    assert "More than 2 questions were missed" in caplog.text
+
+
+async def test_a_refused_first_connection_is_tried_again(
+    server: DiscordServer, store: SqlConversationStore, monkeypatch
+):
+    monkeypatch.setattr("adapters.discord.connection.FIRST_PAUSE", 0.05)
+    server.gateway.refuse = 2
+    async with quill_on(server, store) as quill:
+        quill.will_answer("0.8 L [1].")
+        said = await server.say(ASKER, GENERAL, f"{ME} {OIL}")
+        await quill.final(int(said["id"]))
+
+
+async def test_a_shard_of_several_hears_its_server(server: DiscordServer, store: SqlConversationStore):
+    async with quill_on(server, store, shards=2) as quill:
+        quill.will_answer("0.8 L [1].")
+        said = await server.say(ASKER, GENERAL, f"{ME} {OIL}")
+        await quill.final(int(said["id"]))
+    assert sorted(data["shard"] for _, data in server.gateway.identifies) == [[0, 2], [1, 2]]
