@@ -117,7 +117,11 @@ class Attempts:
         word = notices.AGAIN if work.attempts > 1 else notices.position(ticket.seat.ahead, ticket.seat.wait_seconds)
         live.show(word, Phase.WAITING)
         question = Question(
-            text=work.text, author=work.author, history=tuple(work.memory.turns), summary=work.memory.summary
+            text=work.text,
+            author=work.author,
+            exact=work.exact,
+            history=tuple(work.memory.turns),
+            summary=work.memory.summary,
         )
 
         async def show(text: str) -> None:

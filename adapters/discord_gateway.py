@@ -2,6 +2,8 @@
 
 reading     what a message says                     intake      whether it is a question; to the dispatcher
 delivery    messages of ours (the `Channel`)        rendering   an answer as Markdown parts and buttons
+commands    slash commands and menus                buttons     those under our messages
+catch_up    what was said while nobody listened     access      who may ask, and where
 pacing      below the global limit                  connection  getting to the gateway and staying there
 """
 
@@ -16,7 +18,9 @@ from weakref import WeakValueDictionary
 import discord
 
 from adapters.discord.access import Access
+from adapters.discord.buttons import Buttons
 from adapters.discord.catch_up import CatchUp
+from adapters.discord.commands import Commands
 from adapters.discord.connection import Connection
 from adapters.discord.delivery import DiscordDelivery
 from adapters.discord.intake import Intake
@@ -42,7 +46,10 @@ class DiscordGateway:
     def __init__(self, setup: DiscordSetup, dispatcher: Dispatcher, store: SqlConversationStore) -> None:
         self._setup, self._store = setup, store
         self._pacer = Pacer()
-        self._intake = Intake(setup, Access(setup), dispatcher, store)
+        access = Access(setup)
+        self._intake = Intake(setup, access, dispatcher, store)
+        self._commands = Commands(access, self._intake, dispatcher, store)
+        self._buttons = Buttons(access, self._intake, dispatcher, store, self._commands)
         self._connection = Connection(setup, self._pacer, self._client)
         self.ready = asyncio.Event()
         """The gateway has told of all servers once."""
@@ -62,7 +69,7 @@ class DiscordGateway:
         return client
 
     def _client(self, intents: discord.Intents) -> discord.Client:
-        events = _Events(self._intake, self.ready, self._store)
+        events = _Events(self._intake, self._buttons, self.ready, self._store)
         options: dict[str, Any] = {
             "intents": intents,
             "http_trace": self._pacer.trace(),
@@ -74,15 +81,15 @@ class DiscordGateway:
             "member_cache_flags": discord.MemberCacheFlags.none(),
         }
         if self._setup.shards > 1:
-            return _ShardedClient(events, shard_count=self._setup.shards, **options)
-        return _Client(events, **options)
+            return _ShardedClient(events, self._commands, shard_count=self._setup.shards, **options)
+        return _Client(events, self._commands, **options)
 
 
 class _Events:
     """What the client hears: one after the other in a channel, side by side elsewhere."""
 
-    def __init__(self, intake: Intake, ready: asyncio.Event, store: SqlConversationStore) -> None:
-        self._intake, self._ready = intake, ready
+    def __init__(self, intake: Intake, buttons: Buttons, ready: asyncio.Event, store: SqlConversationStore) -> None:
+        self._intake, self._buttons, self._ready = intake, buttons, ready
         self._catch_up = CatchUp(store, self._heard, intake.missed)
         self._in_turn: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
@@ -113,6 +120,9 @@ class _Events:
         for message in sorted(messages):
             await _logged(self._intake.deleted(place, guild, channel, message))
 
+    async def button(self, interaction: discord.Interaction) -> None:
+        await _logged(self._buttons.pressed(interaction))
+
     def _turn(self, channel: int) -> asyncio.Lock:
         # What is said in a place means something for what comes after it, and handling it may take a while.
         return self._in_turn.setdefault(channel, asyncio.Lock())
@@ -124,9 +134,20 @@ class _Events:
 class _Heard(discord.Client):
     """Passes on what it hears."""
 
-    def __init__(self, events: _Events, **options: Any) -> None:
+    def __init__(self, events: _Events, commands: Commands, **options: Any) -> None:
         super().__init__(**options)
         self._events = events
+        self._tree = commands.register(self)
+
+    async def setup_hook(self) -> None:
+        try:
+            await self._tree.sync()
+        except discord.HTTPException as error:
+            log.warning("The slash commands could not be registered (%s); mentions work all the same", error.status)
+
+    async def on_interaction(self, interaction: discord.Interaction) -> None:
+        if interaction.type is discord.InteractionType.component:
+            await self._events.button(interaction)
 
     async def on_ready(self) -> None:
         self._events.ready(self)

@@ -122,6 +122,14 @@ class Dispatcher:
         await self._sweep()
         return turns
 
+    def job_of(self, key: str) -> Job | None:
+        """The job of this process whose messages carry `Post.key`, while it is open."""
+        return next((ticket.job for ticket in self._tickets.values() if ticket.job.key == key), None)
+
+    async def reset(self, thread: ThreadKey) -> None:
+        """Later questions of the thread are answered as if it began with them."""
+        await self._store.changes.reset(thread)
+
     def stop(self, job: int) -> None:
         """The asker wants no more of the answer: what is there of it is final."""
         if (ticket := self._tickets.get(job)) is not None:

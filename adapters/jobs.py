@@ -80,6 +80,7 @@ class Work:
 
     text: str
     author: str
+    exact: bool
     memory: Memory
     attempts: int
 

@@ -36,6 +36,8 @@ class Inbound:
     """Display name: untrusted text."""
     text: str
     sent_at: datetime
+    exact: bool = False
+    """Whether the words are to be searched as they are, without a rewrite."""
     order: str = ""
     """Sorts, as text, like the messages of the thread (see `platform_order`); empty: in the order of arrival."""
 

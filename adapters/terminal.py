@@ -18,13 +18,12 @@ from rich.console import Console
 from rich.text import Text
 
 from adapters.dispatcher import Dispatcher
-from adapters.notices import STOPPED
+from adapters.inspection import NOTHING_ASKED, context_lines, rewrite_lines, shortened
 from adapters.piped import piped_lines
-from adapters.ports import Inbound, StoredTurn, ThreadInfo, ThreadKey, Threads, TurnState
+from adapters.ports import Inbound, StoredTurn, ThreadInfo, ThreadKey, Threads
 from adapters.present import source_lines
 from adapters.terminal_screen import PLATFORM, TerminalScreen, printable
 from core.errors import DataDirError
-from core.types import QueryStatus
 
 LISTED_THREADS: Final = 20
 MOST_DIGITS: Final = 9
@@ -42,14 +41,6 @@ Ask in plain words; ask on in the same thread ("and on ARM?").
   /help       this list
   /quit       leave (so does Ctrl-D)
 Ctrl-C stops an answer, not the program."""
-
-_STATUS_WORDS: Final = {
-    QueryStatus.SKIPPED: "skipped: no model was asked",
-    QueryStatus.REWRITTEN: "rewritten",
-    QueryStatus.REJECTED: "rejected: the model's rewrite was not usable, the typed words were searched",
-    QueryStatus.FAILED: "failed: the rewrite could not be made, the typed words were searched",
-    QueryStatus.SHED: "left out under load: the typed words were searched",
-}
 
 
 class TerminalChannel:
@@ -79,7 +70,7 @@ class TerminalChannel:
     async def run(self) -> bool:
         """Until end of file, `/quit` or Ctrl-D. False if something could not be stored meanwhile."""
         for text in await self._threads.abandon(PLATFORM):
-            self._say(f'Not answered, since Threadwise was stopped: "{_short(text)}"', style="yellow")
+            self._say(f'Not answered, since Threadwise was stopped: "{shortened(text)}"', style="yellow")
         await self._dispatcher.start()
         lines = self._typed_lines() if self._interactive else self._piped_lines()
         async with contextlib.aclosing(lines):
@@ -134,7 +125,7 @@ class TerminalChannel:
             here = "*" if info.key == self._thread else " "
             turns = f"{info.turns} turn{'s' if info.turns != 1 else ''}"
             self._say(
-                f"{here}{number:>3}  {info.last_at.astimezone():%Y-%m-%d %H:%M}  {turns:>8}  {_short(info.title)}"
+                f"{here}{number:>3}  {info.last_at.astimezone():%Y-%m-%d %H:%M}  {turns:>8}  {shortened(info.title)}"
             )
 
     async def _open(self, which: str) -> None:
@@ -145,33 +136,20 @@ class TerminalChannel:
             return
         self._thread = self._listed[int(which) - 1].key
         for turn in (await self._threads.turns(self._thread))[-3:]:
-            self._say(f"> {_short(turn.typed, 300)}", style="bold")
-            self._say(_short(turn.answered, 600) or "(no answer)")
+            self._say(f"> {shortened(turn.typed, 300)}", style="bold")
+            self._say(shortened(turn.answered, 600) or "(no answer)")
 
     async def _last_turn(self) -> StoredTurn | None:
         turns = await self._threads.turns(self._thread)
         if not turns:
-            self._say("Nothing has been asked in this thread yet.")
+            self._say(NOTHING_ASKED)
             return None
         return turns[-1]
 
     async def _rewrite(self, _: str) -> None:
-        if (turn := await self._last_turn()) is None:
-            return
-        status = _STATUS_WORDS[turn.query_status] if turn.query_status else "not searched yet"
-        self._say(f"You typed:    {_short(turn.typed, 300)}")
-        if turn.query_reason == STOPPED and not turn.searched:
-            when = (
-                "in the middle of its answer" if turn.answered else "before it was searched, or before its answer began"
-            )
-            self._say("Searched for: (not kept)")
-            self._say(f"Status:       stopped {when}")
-            return
-        self._say(f"Searched for: {turn.searched or '(nothing)'}")
-        reason = f" ({turn.query_reason})" if turn.query_reason else ""
-        if reason and turn.query_status is QueryStatus.REWRITTEN:
-            reason = f" ({turn.query_reason}: your own words were searched as well and count as much)"
-        self._say(f"Status:       {status}{reason}")
+        if (turn := await self._last_turn()) is not None:
+            for line in rewrite_lines(turn):
+                self._say(line)
 
     async def _sources(self, _: str) -> None:
         if (turn := await self._last_turn()) is None:
@@ -180,13 +158,8 @@ class TerminalChannel:
             self._say(line)
 
     async def _context(self, _: str) -> None:
-        if (turn := await self._last_turn()) is None:
-            return
-        kept = turn.kept
-        answered = sum(t.state is TurnState.ANSWERED for t in await self._threads.turns(self._thread))
-        self._say(f"Turns:    {kept.turns} in the last prompt, {answered} answered in this thread")
-        self._say(f"Passages: {kept.passages} in the last prompt, {kept.passages_dropped} left out for room")
-        self._say(f"Tokens:   about {kept.prompt_tokens} of {kept.budget} for the prompt")
+        for line in context_lines(await self._threads.turns(self._thread)):
+            self._say(line)
 
     async def _forget(self, _: str) -> None:
         turns = await self._dispatcher.forget(self._thread)
@@ -205,7 +178,7 @@ class TerminalChannel:
         async with contextlib.aclosing(piped_lines(self._stdin)) as lines:
             async for line in lines:
                 if line:
-                    self._say(f"> {_short(line, 300)}", style="bold")
+                    self._say(f"> {shortened(line, 300)}", style="bold")
                     yield line
 
     async def _typed_lines(self) -> AsyncGenerator[str]:
@@ -247,8 +220,3 @@ def _on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
 
 def _new_thread() -> ThreadKey:
     return ThreadKey(platform=PLATFORM, workspace="local", channel="chat", thread=uuid.uuid4().hex[:12])
-
-
-def _short(text: str, limit: int = 70) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -185,8 +185,10 @@ class Pipeline:
     async def rewrite(self, asked: Question) -> tuple[Query, Degradation | None]:
         """What is searched for a sanitized question, and the mark of a failed rewrite."""
         query = Query(text=asked.text, status=QueryStatus.SKIPPED, reason="switched off")
+        if asked.exact:
+            query = replace(query, reason="your exact words were wanted")
         mark = None
-        if self.rewriting:
+        if self.rewriting and not asked.exact:
             # More than a window of turns stands there only while their summary is late.
             history = asked.history[-MAX_PAIRS:]
             by = self.rewriter or Rewriter(manners=self.manners)

@@ -40,6 +40,8 @@ class Question:
     """The pairs that the summary does not cover, oldest first."""
     summary: str = ""
     """Running summary of the turns before the history; empty if none."""
+    exact: bool = False
+    """Whether the typed words are to be searched as they are."""
     scope: frozenset[str] = frozenset({PUBLIC_SCOPE})
     """Names of the document scopes that the audience of the reply may see."""
 

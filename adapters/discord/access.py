@@ -31,13 +31,22 @@ class Access:
         category = getattr(place, "category_id", None)
         return not setup.channels or bool({parent_of(place), category} & setup.channels)
 
+    def open_to(self, interaction: discord.Interaction) -> bool:
+        """What can be said at once, before an interaction is acknowledged."""
+        place, user = interaction.channel, interaction.user
+        if place is None or isinstance(place, (discord.ForumChannel, discord.CategoryChannel)):
+            return False
+        if not self.open_place(place):
+            return False
+        return not isinstance(user, discord.Member) or self._has_role(user)
+
     async def may_ask(self, author: discord.User | discord.Member, place: Place, client: discord.Client) -> bool:
         """Whether the bot answers them there."""
         setup = self._setup
         if not self.open_place(place):
             return False
         if isinstance(author, discord.Member):
-            return not setup.roles or any(role.id in setup.roles for role in author.roles)
+            return self._has_role(author)
         if not setup.roles and not setup.servers:
             return True
         # In private: whoever may ask on a server.
@@ -50,6 +59,9 @@ class Access:
     def is_staff(self, author: discord.User | discord.Member) -> bool:
         """Whether the bot leaves a thread to them."""
         return isinstance(author, discord.Member) and any(role.id in self._setup.staff_roles for role in author.roles)
+
+    def _has_role(self, member: discord.Member) -> bool:
+        return not self._setup.roles or any(role.id in self._setup.roles for role in member.roles)
 
     async def staff_among(self, users: set[int], guild: discord.Guild) -> set[int]:
         """Those of `users` whom the bot leaves a thread to: old messages do not tell the roles of their authors."""
@@ -73,6 +85,6 @@ class Access:
                 member = await guild.fetch_member(user)
             except discord.HTTPException:
                 continue
-            if not self._setup.roles or any(role.id in self._setup.roles for role in member.roles):
+            if self._has_role(member):
                 return True
         return False

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 import discord
@@ -17,7 +18,7 @@ import discord
 from adapters.addressing import Addressee, FollowUps, is_question, labelled_solved, says_solved, title_of
 from adapters.discord import reading
 from adapters.discord.access import Access
-from adapters.discord.delivery import LONGEST_NAME, NO_TITLE, PLATFORM
+from adapters.discord.delivery import AGAIN, LONGEST_NAME, NO_TITLE, PLATFORM
 from adapters.discord.places import Place, is_private, key, key_in, parent_of
 from adapters.discord.setup import DiscordSetup
 from adapters.dispatcher import Dispatcher
@@ -174,14 +175,38 @@ class Intake:
         if not text:
             await _tell(message, ASK_SOMETHING)
             return False
-        self._remember_title(message.id, text)
+        self._remember_title(str(message.id), text)
         inbound = self._inbound(message, thread, text)
-        return await self.patiently(lambda: self._admitted(inbound))
+        return await self._patiently(lambda: self._admitted(inbound))
+
+    async def submit(
+        self,
+        message_id: str,
+        thread: ThreadKey,
+        author: discord.User | discord.Member,
+        text: str,
+        *,
+        at: datetime,
+        exact: bool = False,
+    ) -> None:
+        """A question by a command or a button. Raises `ThreadwiseError` if it could not be stored."""
+        self._remember_title(message_id.rpartition(AGAIN)[2], text)
+        inbound = Inbound(
+            message_id=message_id,
+            thread=thread,
+            author_id=str(author.id),
+            author=author.display_name,
+            text=text,
+            sent_at=at,
+            exact=exact,
+            order=platform_order(message_id.partition(AGAIN)[0]),
+        )
+        await self._admitted(inbound)
 
     async def _admitted(self, inbound: Inbound) -> bool:
         return await self._dispatcher.admit(inbound) is not None
 
-    async def patiently(self, admit: Callable[[], Awaitable[bool]]) -> bool:
+    async def _patiently(self, admit: Callable[[], Awaitable[bool]]) -> bool:
         """The result of `admit`, tried again while nothing can be stored."""
         pause, ends = 0.5, asyncio.get_running_loop().time() + ADMIT_SECONDS
         while True:
@@ -201,10 +226,10 @@ class Intake:
             return f"{thread.name}\n\n{text}".strip()
         return text
 
-    def _remember_title(self, message: int, text: str) -> None:
+    def _remember_title(self, message: str, text: str) -> None:
         while len(self.titles) >= MOST_TITLES:
             del self.titles[next(iter(self.titles))]
-        self.titles[str(message)] = title_of(text, LONGEST_NAME) or NO_TITLE
+        self.titles[message] = title_of(text, LONGEST_NAME) or NO_TITLE
 
     def _inbound(self, message: discord.Message, thread: ThreadKey, text: str) -> Inbound:
         return Inbound(

@@ -48,6 +48,7 @@ BUTTONS: Final = {
     "no": ("Not helpful", "👎"),
     "query": ("Show query", "🔎"),
     "again": ("Try again", "🔁"),
+    "exact": ("Search my exact words", "🔤"),
     "stop": ("Stop", "⏹️"),
 }
 WORKING: Final = ("stop",)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from datetime import UTC, datetime
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.jobs import OPEN, Deleted, Edited, Ending, JobState
@@ -15,6 +15,7 @@ from adapters.store.database import Database
 from adapters.store.faults import backups_of
 from adapters.store.job_rows import claim_of, new_inbox, thread_of
 from adapters.store.models import InboxRow, JobRow, PartRow, ThreadRow, TurnRow
+from adapters.store.window import is_thread
 from core.errors import DataDirError
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,10 @@ class SqlChanges:
             except DataDirError as error:
                 log.warning("A deleted question is still in the log of the database: %s", error)
         return found
+
+    async def reset(self, thread: ThreadKey) -> None:
+        """Later prompts hold nothing of what was said so far; it stays stored."""
+        await self.database.run(self._reset(thread))
 
     async def edit(self, inbound: Inbound) -> Edited:
         """Puts the text of `inbound` in the place of the one it had before."""
@@ -65,6 +70,13 @@ class SqlChanges:
                 turn.typed = turn.answered = turn.author_id = turn.author = turn.query_reason = ""
                 turn.citations, turn.degraded = [], []
             return Deleted(thread=thread_of(claim), remembered=remembered)
+
+    async def _reset(self, thread: ThreadKey) -> None:
+        async with self.database.write() as session:
+            row = await session.scalar(select(ThreadRow).where(is_thread(thread)))
+            if row is not None:
+                last = await session.scalar(select(func.max(TurnRow.seq)).where(TurnRow.thread_id == row.id))
+                row.summary, row.summary_seq, row.revision = "", last or 0, row.revision + 1
 
     async def _edit(self, inbound: Inbound) -> Edited:
         async with self.database.write() as session:

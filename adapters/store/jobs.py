@@ -208,7 +208,8 @@ class SqlJobs:
             thread = await session.get_one(ThreadRow, turn.thread_id)
             names = await names_in(session, thread.id)
             memory = await memory_of(session, thread, turn.seq, most_turns, names)
-            return Work(text=turn.typed, author=names[turn.author_id], memory=memory, attempts=attempts)
+            author = names[turn.author_id]
+            return Work(text=turn.typed, author=author, exact=turn.exact, memory=memory, attempts=attempts)
 
     async def _write(self, job: Job, **values: Any) -> None:
         async with self.database.write(urgent=True) as session:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sqlalchemy import select
+from sqlalchemy import Select, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.ports import StoredTurn, ThreadKey, TurnState
@@ -36,6 +36,14 @@ class SqlLookups:
     async def turn_of(self, key: str) -> Found | None:
         """The turn that our messages with `Post.key` answer; None if it is forgotten or deleted."""
         return await self.database.run(self._turn_of(key))
+
+    async def key_of(self, turn: int) -> str | None:
+        """The `Post.key` of our messages for a turn."""
+        return await self.database.run(self._key_of(turn))
+
+    async def turn_around(self, platform: str, ours: str, asked: str) -> Found | None:
+        """The turn whose answer our message `ours` shows, or whose question is the message `asked`."""
+        return await self.database.run(self._turn_around(platform, ours, asked))
 
     async def rate(self, key: str, person: str, *, helpful: bool) -> bool:
         """Stores what a person thinks of an answer, over what they said before; False if it is gone."""
@@ -68,6 +76,21 @@ class SqlLookups:
             inbox, turn = found
             return Found(thread=thread_of(inbox), turn=stored_turn(turn))
 
+    async def _key_of(self, turn: int) -> str | None:
+        of = select(PartRow.key).join(JobRow, JobRow.id == PartRow.job_id).where(JobRow.turn_id == turn)
+        async with self.database.read() as session:
+            return await session.scalar(of.limit(1))
+
+    async def _turn_around(self, platform: str, ours: str, asked: str) -> Found | None:
+        rows = (
+            _turns()
+            .where(InboxRow.platform == platform)
+            .where(or_(PartRow.message_id == ours, InboxRow.message_id == asked))
+        )
+        async with self.database.read() as session:
+            found = (await session.execute(rows.limit(1))).first()
+            return Found(thread=thread_of(found[0]), turn=stored_turn(found[1])) if found is not None else None
+
     async def _rate(self, key: str, person: str, *, helpful: bool) -> bool:
         async with self.database.write() as session:
             found = await _by_key(session, key)
@@ -94,13 +117,16 @@ class SqlLookups:
             row.at = at
 
 
-async def _by_key(session: AsyncSession, key: str) -> tuple[InboxRow, TurnRow] | None:
-    rows = (
+def _turns() -> Select[InboxRow, TurnRow]:
+    return (
         select(InboxRow, TurnRow)
         .join(JobRow, JobRow.inbox_id == InboxRow.id)
         .join(TurnRow, TurnRow.id == JobRow.turn_id)
         .join(PartRow, PartRow.job_id == JobRow.id)
-        .where(PartRow.key == key, TurnRow.state != TurnState.DELETED.value)
+        .where(TurnRow.state != TurnState.DELETED.value)
     )
-    found = (await session.execute(rows.limit(1))).first()
+
+
+async def _by_key(session: AsyncSession, key: str) -> tuple[InboxRow, TurnRow] | None:
+    found = (await session.execute(_turns().where(PartRow.key == key).limit(1))).first()
     return (found[0], found[1]) if found is not None else None

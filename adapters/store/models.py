@@ -73,6 +73,8 @@ class TurnRow(Row):
     answered_at: Mapped[datetime | None] = mapped_column(Moment)
     edited_at: Mapped[datetime | None] = mapped_column(Moment)
     """When `typed` was last replaced by what the asker made of it."""
+    exact: Mapped[bool] = mapped_column(Boolean, default=False)
+    """Whether the typed words were to be searched as they are."""
     query_status: Mapped[str | None] = mapped_column(String(16))
     prompt_tokens: Mapped[int | None] = mapped_column(Integer)
     completion_tokens: Mapped[int | None] = mapped_column(Integer)

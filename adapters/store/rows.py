@@ -37,6 +37,7 @@ def new_turn(inbound: Inbound, thread_id: int, seq: int) -> TurnRow:
         author_id=inbound.author_id,
         author=inbound.author,
         typed=inbound.text,
+        exact=inbound.exact,
         state=TurnState.ASKED.value,
         asked_at=inbound.sent_at,
     )

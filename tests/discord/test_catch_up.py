@@ -27,8 +27,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def answered(quill: Quill, count: int) -> None:
     await until(lambda: quill.asked == count)
-    for post in quill.server.posts():
-        await until(lambda post=post: "Stop" not in quill.server.buttons(post))
+    await until(lambda: not [post for post in quill.server.posts() if "Stop" in quill.server.buttons(post)])
 
 
 @pytest.mark.parametrize("replays", [True, False])

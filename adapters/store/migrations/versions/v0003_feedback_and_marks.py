@@ -9,6 +9,7 @@ down_revision = "0002"
 
 def upgrade() -> None:
     """Nothing that is there is changed."""
+    op.add_column("turns", sa.Column("exact", sa.Boolean(), nullable=False, server_default=sa.false()))
     op.create_table(
         "feedback",
         sa.Column("id", sa.Integer(), nullable=False),

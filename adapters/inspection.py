@@ -1,0 +1,55 @@
+"""What people may look at of their own conversation, as lines of text, the same on every platform."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from adapters.notices import STOPPED
+from adapters.ports import StoredTurn, TurnState
+from core.types import QueryStatus
+
+NOTHING_ASKED: Final = "Nothing has been asked in this thread yet."
+DELETED: Final = "This question was deleted."
+
+_STATUS_WORDS: Final = {
+    QueryStatus.SKIPPED: "skipped: no model was asked",
+    QueryStatus.REWRITTEN: "rewritten",
+    QueryStatus.REJECTED: "rejected: the model's rewrite was not usable, the typed words were searched",
+    QueryStatus.FAILED: "failed: the rewrite could not be made, the typed words were searched",
+    QueryStatus.SHED: "left out under load: the typed words were searched",
+}
+
+
+def rewrite_lines(turn: StoredTurn) -> list[str]:
+    """What was searched for a question, and why."""
+    if turn.state is TurnState.DELETED:
+        return [DELETED]
+    lines = [f"You typed:    {shortened(turn.typed, 300)}"]
+    if turn.query_reason == STOPPED and not turn.searched:
+        when = "in the middle of its answer" if turn.answered else "before it was searched, or before its answer began"
+        return [*lines, "Searched for: (not kept)", f"Status:       stopped {when}"]
+    status = _STATUS_WORDS[turn.query_status] if turn.query_status else "not searched yet"
+    reason = f" ({turn.query_reason})" if turn.query_reason else ""
+    if reason and turn.query_status is QueryStatus.REWRITTEN:
+        reason = f" ({turn.query_reason}: your own words were searched as well and count as much)"
+    return [*lines, f"Searched for: {turn.searched or '(nothing)'}", f"Status:       {status}{reason}"]
+
+
+def context_lines(turns: Sequence[StoredTurn]) -> list[str]:
+    """What the model was given for the last question of a conversation."""
+    if not turns:
+        return [NOTHING_ASKED]
+    kept = turns[-1].kept
+    answered = sum(turn.state is TurnState.ANSWERED for turn in turns)
+    return [
+        f"Turns:    {kept.turns} in the last prompt, {answered} answered in this thread",
+        f"Passages: {kept.passages} in the last prompt, {kept.passages_dropped} left out for room",
+        f"Tokens:   about {kept.prompt_tokens} of {kept.budget} for the prompt",
+    ]
+
+
+def shortened(text: str, limit: int = 70) -> str:
+    """`text` on one line, at most `limit` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -1,0 +1,173 @@
+"""Slash commands, menus and buttons."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+
+from core.types import QueryStatus
+from tests.discord.conftest import ME, OIL, Quill, quill_on
+from tests.discord_server.gateway import until
+from tests.discord_server.interactions import Interaction
+from tests.discord_server.world import ASKER, CREW, GENERAL, SECOND, Json
+
+
+async def shown(interaction: Interaction) -> str:
+    """What the person saw in answer."""
+    await until(lambda: interaction.shown)
+    return interaction.shown
+
+
+async def two_turns(quill: Quill) -> tuple[int, list[Json]]:
+    """A thread with a question and a follow-up."""
+    quill.will_answer("0.8 L [1].", "Every 90 days [1].", rewrite=("Kestrel filter interval",))
+    said = await quill.server.say(ASKER, GENERAL, f"{ME} {OIL}")
+    thread = int(said["id"])
+    await quill.final(thread)
+    await quill.server.say(ASKER, thread, "and how often the filter?")
+    return thread, await quill.final(thread, 2)
+
+
+async def test_all_commands_are_registered(quill: Quill):
+    names = {command["name"] for command in quill.server.rest.commands}
+    slash = {"ask", "rewrite", "sources", "context", "reset", "forget", "help"}
+    assert names == slash | {"Show rewritten query", "Ask about this"}
+
+
+async def test_the_rewritten_query_is_shown_to_the_asker_alone_with_a_way_back(quill: Quill):
+    thread, _ = await two_turns(quill)
+    interaction = await quill.server.command(SECOND, thread, "rewrite")
+    text = await shown(interaction)
+    assert "Searched for: Kestrel filter interval" in text
+    assert "Status:       rewritten" in text
+    assert interaction.ephemeral
+    assert interaction.answered_after is not None
+    assert interaction.answered_after < 1
+    assert interaction.message is not None
+    buttons = quill.server.buttons(interaction.message)
+    quill.will_answer("Every 90 days [1].")
+    await quill.server.press(SECOND, interaction.message, buttons["Search my exact words"])
+    await quill.final(thread, 3)
+    (*_, again) = await quill.store.turns((await quill.store.threads("discord", 1))[0].key)
+    assert (again.searched, again.query_status) == ("and how often the filter?", QueryStatus.SKIPPED)
+    assert len(quill.model.asked("rewrite")) == 1
+
+
+async def test_sources_and_context_are_those_of_this_thread(quill: Quill):
+    thread, _ = await two_turns(quill)
+    assert "d1.md" in await shown(await quill.server.command(ASKER, thread, "sources"))
+    assert "2 answered in this thread" in await shown(await quill.server.command(ASKER, thread, "context"))
+    assert "Use this in a thread" in await shown(await quill.server.command(ASKER, GENERAL, "context"))
+    other = await quill.server.open_thread(SECOND, GENERAL, "other")
+    assert "Nothing has been asked" in await shown(await quill.server.command(ASKER, other, "sources"))
+    assert "mentioning me" in await shown(await quill.server.command(ASKER, GENERAL, "help"))
+
+
+async def test_after_reset_no_rewrite_and_no_history(quill: Quill):
+    thread, _ = await two_turns(quill)
+    assert "start afresh" in await shown(await quill.server.command(ASKER, thread, "reset"))
+    quill.will_answer("4 bar [1].")
+    await quill.server.say(ASKER, thread, "When does the Heron valve open?")
+    await quill.final(thread, 3)
+    assert len(quill.model.asked("rewrite")) == 1
+    assert "0.8 L [1]" not in quill.prompt()
+
+
+async def test_only_whose_conversation_it_is_may_forget_it(quill: Quill):
+    thread, _ = await two_turns(quill)
+    assert "Only the person" in await shown(await quill.server.command(SECOND, thread, "forget"))
+    assert len(await quill.store.threads("discord", 5)) == 1
+    assert "2 questions" in await shown(await quill.server.command(ASKER, thread, "forget"))
+    assert not await quill.store.threads("discord", 5)
+
+
+async def test_ask_opens_a_thread_with_the_question_and_outlives_its_token(quill: Quill):
+    quill.server.interactions.token_seconds = 0.6
+    quill.will_answer(["0.8 L ", *["and more "] * 3, "[1]."])
+    interaction = await quill.server.command(ASKER, GENERAL, "ask", question=OIL)
+    await until(lambda: interaction.message)
+    assert interaction.message is not None
+    assert interaction.message["content"] == f"**Asker** asks: {OIL}"
+    assert not interaction.ephemeral
+    await asyncio.sleep(0.6)
+    thread = int(interaction.message["id"])
+    (post,) = await quill.final(thread)
+    assert post["content"].startswith("0.8 L")
+    assert quill.server.world.channels[thread]["name"] == OIL
+
+
+async def test_the_menu_of_a_message_asks_about_it_and_shows_its_query(quill: Quill):
+    quill.will_answer("4 bar [1].")
+    said = await quill.server.say(SECOND, GENERAL, "When does the Heron valve open?")
+    await shown(await quill.server.command(ASKER, GENERAL, "Ask about this", target=said))
+    (post,) = await quill.final(int(said["id"]))
+    (info,) = await quill.store.threads("discord", 5)
+    assert info.title == "When does the Heron valve open?"
+    for target in (post,):
+        seen = await quill.server.command(SECOND, int(said["id"]), "Show rewritten query", target=target)
+        assert "When does the Heron valve open?" in await shown(seen)
+    other = await quill.server.say(SECOND, GENERAL, "unasked")
+    assert "neither" in await shown(await quill.server.command(ASKER, GENERAL, "Show rewritten query", target=other))
+
+
+async def test_buttons_rate_try_again_and_show_the_query(quill: Quill):
+    thread, posts = await two_turns(quill)
+    buttons = quill.server.buttons(posts[-1])
+    for user, label in ((ASKER, "Helpful"), (SECOND, "Not helpful"), (ASKER, "Not helpful")):
+        assert "noted" in await shown(await quill.server.press(user, posts[-1], buttons[label]))
+    with closing(sqlite3.connect(quill.store.database.path)) as database:
+        assert database.execute("SELECT helpful FROM feedback").fetchall() == [(0,), (0,)]
+    query = await quill.server.press(SECOND, posts[-1], buttons["Show query"])
+    assert "Kestrel filter interval" in await shown(query)
+    quill.will_answer("90 days [1].", rewrite=("Kestrel filter interval",))
+    await quill.server.press(ASKER, posts[-1], buttons["Try again"])
+    again = (await quill.final(thread, 3))[-1]
+    assert again["content"].startswith("90 days")
+
+
+async def test_an_answer_can_be_stopped_by_its_asker(quill: Quill):
+    quill.will_answer(60.0)
+    said = await quill.server.say(ASKER, GENERAL, f"{ME} {OIL}")
+    thread = int(said["id"])
+    await until(lambda: quill.asked and quill.server.posts(thread))
+    (post,) = quill.server.posts(thread)
+    stop = quill.server.buttons(post)["Stop"]
+    assert "Only whoever asked" in await shown(await quill.server.press(SECOND, post, stop))
+    assert "Stopped" in await shown(await quill.server.press(ASKER, post, stop))
+    (post,) = await quill.final(thread)
+    assert "(stopped)" in post["content"]
+    await until(lambda: not quill.bot.dispatcher._tickets)
+    assert "ended already" in await shown(await quill.server.press(ASKER, post, stop))
+
+
+async def test_an_interaction_that_is_too_late_is_logged_and_harms_nothing(quill: Quill):
+    thread, _ = await two_turns(quill)
+    callback = "POST /interactions/{interaction}/{token}/callback"
+    fault = quill.server.recorder.arm(callback, status=404, body={"code": 10062, "message": "Unknown interaction"})
+    await quill.server.command(ASKER, thread, "rewrite")
+    await until(lambda: fault.landed)
+    assert "Kestrel filter" in await shown(await quill.server.command(ASKER, thread, "rewrite"))
+
+
+async def test_a_slow_database_does_not_delay_the_acknowledgement(quill: Quill, monkeypatch):
+    thread, _ = await two_turns(quill)
+    last_turn = quill.store.last_turn
+
+    async def slow(*arguments):
+        await asyncio.sleep(1.0)
+        return await last_turn(*arguments)
+
+    monkeypatch.setattr(quill.store, "last_turn", slow)
+    interaction = await quill.server.command(ASKER, thread, "rewrite")
+    assert "Kestrel filter" in await shown(interaction)
+    assert interaction.answered_after is not None
+    assert interaction.answered_after < 0.5
+
+
+async def test_who_may_not_ask_is_told_so_alone(server, store):
+    async with quill_on(server, store, roles=frozenset({CREW})) as quill:
+        interaction = await server.command(ASKER, GENERAL, "ask", question=OIL)
+        assert "may not answer you" in await shown(interaction)
+        assert interaction.ephemeral
+        assert quill.asked == 0
