@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from adapters import notices
@@ -67,6 +68,7 @@ class Attempts:
                 fault("K4")
                 answer = await self._attempt(ticket, live, work)
                 if answer is not None:
+                    answer = replace(answer, unread=work.unread)
                     fault("K9")
                     return await self._end(ticket, answer, Ending.ANSWERED), len(work.memory.turns)
                 if ticket.verdict is Verdict.AGAIN:
@@ -120,6 +122,7 @@ class Attempts:
             text=work.text,
             author=work.author,
             exact=work.exact,
+            heard=work.heard,
             history=tuple(work.memory.turns),
             summary=work.memory.summary,
         )

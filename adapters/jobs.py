@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from adapters.ports import Memory, ThreadKey
+from core.types import Said
 
 
 class JobState(StrEnum):
@@ -81,6 +82,8 @@ class Work:
     text: str
     author: str
     exact: bool
+    heard: tuple[Said, ...]
+    unread: tuple[str, ...]
     memory: Memory
     attempts: int
 

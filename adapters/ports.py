@@ -25,6 +25,16 @@ class ThreadKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Aside:
+    """A message in a thread that was not put to the bot."""
+
+    message_id: str
+    author: str
+    """Display name: untrusted text."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inbound:
     """A message that is addressed to the bot, its own mention stripped."""
 
@@ -36,6 +46,10 @@ class Inbound:
     """Display name: untrusted text."""
     text: str
     sent_at: datetime
+    heard: tuple[Aside, ...] = ()
+    """What was said in the thread since the last question, or before the first one, oldest first."""
+    unread: tuple[str, ...] = ()
+    """Names of files that came with it and were not read."""
     exact: bool = False
     """Whether the words are to be searched as they are, without a rewrite."""
     order: str = ""

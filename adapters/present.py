@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from adapters import notices
+from core.sanitize import label
 from core.types import CARRIED_OVER, Answer, Citation, titled
 
 CUT_OFF = "(cut off: the model stopped in the middle)"
@@ -20,6 +21,8 @@ def remarks(answer: Answer) -> list[str]:
     reasons = {(mark.stage, mark.reason) for mark in answer.degraded}
     if ("question", "too_long") in reasons:
         lines.append(TOO_LONG)
+    if answer.unread:
+        lines.append(f"(not read, since only text files are: {', '.join(map(label, answer.unread))})")
     if ("generate", notices.STOPPED) in reasons:
         return [*lines, STOPPED]
     if answer.stand_in:

@@ -9,7 +9,7 @@ from typing import Final
 from core import smalltalk
 from core.metrics import SANITIZED
 from core.sanitize import assembled, label, prompt
-from core.types import ChatRequest, Passage, Question, Turn
+from core.types import ChatRequest, Passage, Question, Said, Turn
 
 MAX_QUESTION_CHARS: Final = 4_000
 """Of a longer message the model sees this much, and the answer says so."""
@@ -27,6 +27,7 @@ def clean_question(question: Question) -> tuple[Question, bool]:
         question,
         text=text[:MAX_QUESTION_CHARS],
         author=label(question.author),
+        heard=clean_heard(question.heard),
         history=clean_history(question.history),
         summary=clean_summary(question.summary),
     )
@@ -40,12 +41,18 @@ def clean_history(turns: Sequence[Turn]) -> tuple[Turn, ...]:
             question=_counted("history", prompt, turn.question),
             answer=_counted("history", prompt, turn.answer),
             author=label(turn.author),
+            heard=clean_heard(turn.heard),
             at=turn.at,
             searched=prompt(turn.searched),
         )
         for turn in turns
         if is_history(turn)
     )
+
+
+def clean_heard(heard: Sequence[Said]) -> tuple[Said, ...]:
+    """`heard` with names and texts sanitized."""
+    return tuple(Said(author=label(said.author), text=_counted("history", prompt, said.text)) for said in heard)
 
 
 def clean_summary(summary: str) -> str:

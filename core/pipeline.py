@@ -35,9 +35,11 @@ from core.prompts import (
     MAX_SUMMARY_TOKENS,
     Manners,
     generate_request,
+    heard_block,
     instructions,
     rewrite_request,
     summary_request,
+    told,
 )
 from core.retrieve import CANDIDATES, Threshold, Weights, fuse
 from core.rewrite import rewrite
@@ -190,7 +192,7 @@ class Pipeline:
         mark = None
         if self.rewriting and not asked.exact:
             # More than a window of turns stands there only while their summary is late.
-            history = asked.history[-MAX_PAIRS:]
+            history = told(asked.history[-MAX_PAIRS:], asked.heard)
             by = self.rewriter or Rewriter(manners=self.manners)
             model = by.model or self.model
             request = clean_request(rewrite_request(asked.text, history, asked.summary, by.manners))
@@ -252,7 +254,7 @@ class Pipeline:
         self, asked: Question, passages: tuple[Passage, ...], context_tokens: int
     ) -> tuple[ChatRequest, Fitted]:
         fitted = fit(
-            fixed=instructions(asked.summary) + asked.text,
+            fixed=instructions(asked.summary) + heard_block(asked.heard) + asked.text,
             history=asked.history,
             passages=passages,
             context_tokens=context_tokens,
@@ -265,6 +267,7 @@ class Pipeline:
             asked.summary,
             fitted.passages,
             self.manners,
+            heard=asked.heard,
             nonce=secrets.token_hex(8),
             max_tokens=self.limits.answer_tokens,
             asker=asked.author,

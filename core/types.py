@@ -18,6 +18,14 @@ CARRIED_OVER: Final = "carried_over"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What somebody said in a conversation that was no question to the bot (raw, not sanitized)."""
+
+    author: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """One pair of a conversation, as it was typed and answered (raw, not sanitized)."""
 
@@ -25,6 +33,8 @@ class Turn:
     answer: str
     author: str = ""
     at: datetime | None = None
+    heard: tuple[Said, ...] = ()
+    """What was said between the turn before and this one, oldest first."""
     searched: str = ""
     """What was searched for it; empty if nothing was, or if that is not known."""
 
@@ -38,6 +48,8 @@ class Question:
     author: str = ""
     history: tuple[Turn, ...] = ()
     """The pairs that the summary does not cover, oldest first."""
+    heard: tuple[Said, ...] = ()
+    """What was said since the last pair and is no question to the bot, oldest first."""
     summary: str = ""
     """Running summary of the turns before the history; empty if none."""
     exact: bool = False
@@ -205,6 +217,8 @@ class Answer:
     timings: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     """Seconds by stage: rewrite, retrieve, generate, first_token, total."""
     kept: Kept = field(default_factory=Kept)
+    unread: tuple[str, ...] = ()
+    """Names of files that came with the question and were not read."""
     complete: bool = True
     """False when the text was cut off or is a stand-in."""
     stand_in: bool = False

@@ -135,7 +135,8 @@ def _budget(context_tokens: int, answer_tokens: int) -> int:
 
 
 def _turn_tokens(turn: Turn, count: Callable[[str], int]) -> int:
-    return count(turn.question) + count(turn.answer) + 2 * _MESSAGE_TOKENS
+    heard = sum(count(said.author) + count(said.text) for said in turn.heard)
+    return heard + count(turn.question) + count(turn.answer) + 2 * _MESSAGE_TOKENS
 
 
 def _passage_tokens(passage: Passage, count: Callable[[str], int]) -> int:

@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
+from urllib.parse import urlsplit
 
 import discord
 
 from adapters.addressing import Addressee, FollowUps, is_question, labelled_solved, says_solved, title_of
+from adapters.attachments import File, with_files
 from adapters.discord import reading
 from adapters.discord.access import Access
 from adapters.discord.delivery import AGAIN, LONGEST_NAME, NO_TITLE, PLATFORM
+from adapters.discord.listening import Listening
 from adapters.discord.places import Place, is_private, key, key_in, parent_of
 from adapters.discord.setup import DiscordSetup
 from adapters.dispatcher import Dispatcher
@@ -29,6 +32,8 @@ from core.errors import ThreadwiseError
 log = logging.getLogger(__name__)
 
 ASK_SOMETHING: Final = "Ask me something about the documents: write your question after my name."
+CANNOT_READ: Final = "I can read text files only. Write your question, or paste the text."
+FILE_HOSTS: Final = frozenset({"cdn.discordapp.com", "media.discordapp.net"})
 MOST_TITLES: Final = 1000
 LOOKED_BACK: Final = 50
 """Messages of a thread that tell whether people have taken over."""
@@ -51,6 +56,8 @@ class Intake:
         self, setup: DiscordSetup, access: Access, dispatcher: Dispatcher, store: SqlConversationStore
     ) -> None:
         self._setup, self._access, self._dispatcher, self._store = setup, access, dispatcher, store
+        self._listening = Listening(store)
+        self._file_hosts = FILE_HOSTS | ({urlsplit(setup.api_base_url).netloc} if setup.api_base_url else set())
         self.titles: dict[str, str] = {}
         """What the threads of questions that were just taken are to be called."""
         self._quiet: dict[int, bool] = {}
@@ -82,14 +89,15 @@ class Intake:
             self._setup.follow_ups,
         )
         if not asked or not await self._access.may_ask(message.author, place, client):
+            self._listening.overheard(place.id)
             return False
-        return await self._submit(message, where.thread, text)
+        return await self._submit(message, where.thread, us)
 
     async def edited(self, message: discord.Message, us: discord.abc.Snowflake) -> None:
         """A message has another text now."""
         if message.author.bot or message.type not in reading.CONVERSATION:
             return
-        text = reading.said(message, us)
+        text, _ = await self._text_of(message, us)
         if text:
             await self._dispatcher.edited(self._inbound(message, (await self._where(message, us)).thread, text))
 
@@ -170,13 +178,14 @@ class Intake:
 
     # ----------------------------------------------------------------------------------------- submitting
 
-    async def _submit(self, message: discord.Message, thread: ThreadKey, text: str) -> bool:
-        text = self._with_title(message, text)
+    async def _submit(self, message: discord.Message, thread: ThreadKey, us: discord.ClientUser) -> bool:
+        text, unread = await self._text_of(message, us)
         if not text:
-            await _tell(message, ASK_SOMETHING)
+            await _tell(message, CANNOT_READ if unread else ASK_SOMETHING)
             return False
         self._remember_title(str(message.id), text)
-        inbound = self._inbound(message, thread, text)
+        heard = await self._listening.before(message, thread, us)
+        inbound = replace(self._inbound(message, thread, text), heard=heard, unread=unread)
         return await self._patiently(lambda: self._admitted(inbound))
 
     async def submit(
@@ -220,11 +229,17 @@ class Intake:
             await asyncio.sleep(pause)
             pause = min(10.0, pause * 2)
 
-    def _with_title(self, message: discord.Message, text: str) -> str:
+    async def _text_of(self, message: discord.Message, us: discord.abc.Snowflake) -> tuple[str, tuple[str, ...]]:
+        """What a message asks, with the title of the post that it opens and its text files; names of other files."""
+        text = reading.said(message, us)
+        unread: tuple[str, ...] = ()
+        if message.attachments:
+            files = [File(name=a.filename, url=a.url, content_type=a.content_type or "") for a in message.attachments]
+            text, unread = await with_files(text, files, self._file_hosts)
         thread = message.channel
-        if isinstance(thread, discord.Thread) and thread.id == message.id:
-            return f"{thread.name}\n\n{text}".strip()
-        return text
+        if text and isinstance(thread, discord.Thread) and thread.id == message.id:
+            text = f"{thread.name}\n\n{text}"
+        return text, unread
 
     def _remember_title(self, message: str, text: str) -> None:
         while len(self.titles) >= MOST_TITLES:

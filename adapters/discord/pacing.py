@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections import deque
 from contextvars import ContextVar
 from enum import IntEnum
 from types import SimpleNamespace
@@ -17,9 +16,9 @@ from typing import Final
 
 import aiohttp
 
-PER_SECOND: Final = 45
-WINDOW: Final = 1.05
-"""A little more than a second: on their way requests move closer together."""
+PER_SECOND: Final = 40
+BURST: Final = 5
+"""Requests that may go at once after a pause. Both together stay below 50: on their way requests move together."""
 FREE: Final = ("/interactions/", "/webhooks/", "/gateway")
 """Not counted by Discord against the global limit, or no requests of its API."""
 
@@ -44,7 +43,8 @@ class Pacer:
         self.per_second = per_second
         self.unauthorized = asyncio.Event()
         """Discord does not take our token any more: no request goes out."""
-        self._sent: deque[float] = deque()
+        self._earliest = 0.0
+        """When the next request may go if they go evenly."""
         self._line: list[tuple[int, int, asyncio.Future[None]]] = []
         self._numbers = itertools.count()
         self._pump: asyncio.Task[None] | None = None
@@ -64,7 +64,7 @@ class Pacer:
     async def turn(self) -> None:
         """Waits until a request may go."""
         if not self._line and self._room() <= 0:
-            self._sent.append(asyncio.get_running_loop().time())
+            self._count()
             return
         turn = asyncio.get_running_loop().create_future()
         heapq.heappush(self._line, (urgency.get(), next(self._numbers), turn))
@@ -79,15 +79,15 @@ class Pacer:
                 continue
             _, _, turn = heapq.heappop(self._line)
             if not turn.done():
-                self._sent.append(asyncio.get_running_loop().time())
+                self._count()
                 turn.set_result(None)
 
     def _room(self) -> float:
         """Seconds until one more may go."""
-        now = asyncio.get_running_loop().time()
-        while self._sent and now - self._sent[0] >= WINDOW:
-            self._sent.popleft()
-        return 0.0 if len(self._sent) < self.per_second else WINDOW - (now - self._sent[0])
+        return self._earliest - (BURST - 1) / self.per_second - asyncio.get_running_loop().time()
+
+    def _count(self) -> None:
+        self._earliest = max(self._earliest, asyncio.get_running_loop().time()) + 1 / self.per_second
 
     async def _before(
         self, session: aiohttp.ClientSession, context: SimpleNamespace, params: aiohttp.TraceRequestStartParams

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from datetime import UTC, datetime
 
-from sqlalchemy import func, select, update
+from sqlalchemy import Text, cast, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.jobs import OPEN, Deleted, Edited, Ending, JobState
@@ -54,6 +54,7 @@ class SqlChanges:
             claim = await claim_of(session, thread, message_id)
             if claim is None:
                 session.add(new_inbox(thread, message_id))
+                await _unhear(session, thread, message_id)
                 return None
             job = await session.scalar(select(JobRow).where(JobRow.inbox_id == claim.id))
             turn = await _turn_of(session, claim)
@@ -68,7 +69,7 @@ class SqlChanges:
                 await _take_out(session, turn)
                 turn.state = TurnState.DELETED.value
                 turn.typed = turn.answered = turn.author_id = turn.author = turn.query_reason = ""
-                turn.citations, turn.degraded = [], []
+                turn.citations, turn.degraded, turn.heard, turn.unread = [], [], [], []
             return Deleted(thread=thread_of(claim), remembered=remembered)
 
     async def _reset(self, thread: ThreadKey) -> None:
@@ -109,6 +110,19 @@ async def _turn_of(session: AsyncSession, claim: InboxRow) -> TurnRow | None:
             TurnRow.message_id == claim.message_id,
         )
     )
+
+
+async def _unhear(session: AsyncSession, thread: ThreadKey, message_id: str) -> None:
+    """Of a message that was no question: the turns after it may hold it."""
+    may_hold = select(TurnRow).where(
+        TurnRow.platform == thread.platform,
+        TurnRow.workspace == thread.workspace,
+        TurnRow.channel == thread.channel,
+        cast(TurnRow.heard, Text).contains(message_id, autoescape=True),
+    )
+    for turn in (await session.scalars(may_hold)).all():
+        turn.heard = [aside for aside in turn.heard if aside["message_id"] != message_id]
+        await _take_out(session, turn)
 
 
 async def _take_out(session: AsyncSession, turn: TurnRow) -> None:

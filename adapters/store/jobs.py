@@ -29,7 +29,7 @@ from adapters.store.admission import Admission, admit
 from adapters.store.database import Database
 from adapters.store.job_rows import is_in, job_value, new_part
 from adapters.store.models import InboxRow, JobRow, PartRow, ThreadRow, TurnRow
-from adapters.store.rows import settled
+from adapters.store.rows import heard_by, settled
 from adapters.store.window import memory_of, names_in
 from core.errors import LeaseLost
 from core.types import Answer
@@ -208,8 +208,15 @@ class SqlJobs:
             thread = await session.get_one(ThreadRow, turn.thread_id)
             names = await names_in(session, thread.id)
             memory = await memory_of(session, thread, turn.seq, most_turns, names)
-            author = names[turn.author_id]
-            return Work(text=turn.typed, author=author, exact=turn.exact, memory=memory, attempts=attempts)
+            return Work(
+                text=turn.typed,
+                author=names[turn.author_id],
+                exact=turn.exact,
+                heard=heard_by(turn),
+                unread=tuple(turn.unread),
+                memory=memory,
+                attempts=attempts,
+            )
 
     async def _write(self, job: Job, **values: Any) -> None:
         async with self.database.write(urgent=True) as session:

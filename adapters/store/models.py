@@ -86,6 +86,9 @@ class TurnRow(Row):
     searched: Mapped[str] = mapped_column(AnyText, default="")
     answered: Mapped[str] = mapped_column(AnyText, default="")
     """Empty unless there is something to see in it."""
+    heard: Mapped[list[dict[str, Any]]] = mapped_column(AnyJson, default=list)
+    """What was said in the thread between the question before and this one."""
+    unread: Mapped[list[str]] = mapped_column(AnyJson, default=list)
     citations: Mapped[list[dict[str, Any]]] = mapped_column(AnyJson, default=list)
     degraded: Mapped[list[dict[str, Any]]] = mapped_column(AnyJson, default=list)
     kept: Mapped[dict[str, int]] = mapped_column(AnyJson, default=dict)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from adapters.ports import Inbound, StoredTurn, ThreadKey, TurnState
 from adapters.store.models import ThreadRow, TurnRow
-from core.types import Answer, Citation, Degradation, Kept, QueryStatus, Turn
+from core.types import Answer, Citation, Degradation, Kept, QueryStatus, Said, Turn
 
 V = TypeVar("V", Citation, Degradation, Kept)
 
@@ -38,6 +38,8 @@ def new_turn(inbound: Inbound, thread_id: int, seq: int) -> TurnRow:
         author=inbound.author,
         typed=inbound.text,
         exact=inbound.exact,
+        heard=[asdict(aside) for aside in inbound.heard],
+        unread=list(inbound.unread),
         state=TurnState.ASKED.value,
         asked_at=inbound.sent_at,
     )
@@ -93,8 +95,14 @@ def remembered(row: TurnRow, names: Mapping[str, str]) -> Turn:
         answer=answer,
         author=names.get(row.author_id, row.author),
         at=row.asked_at,
+        heard=heard_by(row),
         searched=row.searched,
     )
+
+
+def heard_by(row: TurnRow) -> tuple[Said, ...]:
+    """What was said before the question and not to the bot."""
+    return tuple(Said(author=aside["author"], text=aside["text"]) for aside in row.heard)
 
 
 def _visible(text: str) -> bool:

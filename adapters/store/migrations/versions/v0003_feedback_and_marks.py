@@ -1,4 +1,4 @@
-"""What people thought of an answer, up to when a platform was listened to, and messages of ours found by their ids."""
+"""What is heard beside questions, what people think of answers, and up to when a platform was listened to."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,6 +10,8 @@ down_revision = "0002"
 def upgrade() -> None:
     """Nothing that is there is changed."""
     op.add_column("turns", sa.Column("exact", sa.Boolean(), nullable=False, server_default=sa.false()))
+    op.add_column("turns", sa.Column("heard", sa.JSON(), nullable=False, server_default="[]"))
+    op.add_column("turns", sa.Column("unread", sa.JSON(), nullable=False, server_default="[]"))
     op.create_table(
         "feedback",
         sa.Column("id", sa.Integer(), nullable=False),
