@@ -33,6 +33,7 @@ PARTS: Final = {
     "crowd": "500 threads at once in front of four slots",
     "start": "start to ready",
     "memory": "resident memory",
+    "discord": "200 threads that stream at once on Discord",
 }
 RESULTS: Final = Path(__file__).with_name("results.json")
 _PROFILED: Final = 40

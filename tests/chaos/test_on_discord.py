@@ -1,0 +1,218 @@
+"""K0 to K13 and K15 on Discord: the real command and discord.py, killed at a named moment and started again."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import sqlite3
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from adapters.fault import KILL_POINTS
+from adapters.notices import FAILED
+from adapters.store import SqlConversationStore
+from tests.chaos.checker import ENDED
+from tests.chaos.stage import ROOT, environment
+from tests.discord_server.gateway import until
+from tests.discord_server.server import DiscordServer
+from tests.discord_server.world import ASKER, GENERAL, SECOND, Json
+from tests.servers.openai import CHAT, EMBEDDINGS, OpenAIServer
+from tests.servers.replies import Reply
+
+QUESTION: Final = "How do I install threadwise on a cluster?"
+MADE: Final = "How to install threadwise on a cluster"
+QUICK: Final = ("K3", "K12")
+"""Those that every test run goes through; the others are `make chaos`."""
+ARMED: Final = "from adapters.fault import arm; arm({at!r}); from bot.cli import main; main()"
+
+
+def long_answer(body: dict[str, Any]) -> Reply:
+    """Two messages."""
+    if str(body["messages"][-1]["content"]).endswith("\nQuery:"):
+        return Reply(pieces=(MADE,))
+    steps = [piece for n in range(60) for piece in (0.01, f"Step {n} of the guide says a little more than this. ")]
+    return Reply(pieces=("Install it ", *steps, "and that is all [1]."))
+
+
+@dataclass
+class OnDiscord:
+    """The bot in a process of its own."""
+
+    discord: DiscordServer
+    model: OpenAIServer
+    data_dir: Path
+    process: asyncio.subprocess.Process | None = None
+
+    async def start(self, at: str = "never") -> None:
+        """With `at`, it kills itself when it passes that point; else returns when it listens."""
+        known = len(self.discord.gateway.identifies)
+        settings = environment(self.data_dir, self.model.base_url) | {
+            "DISCORD_BOT_TOKEN": self.discord.token,
+            "DISCORD_API_BASE_URL": self.discord.base_url,
+        }
+        with (self.data_dir / "process.log").open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", ARMED.format(at=at), "run", cwd=ROOT, env=settings, stderr=log
+            )
+        await until(lambda: len(self.discord.gateway.identifies) > known, seconds=60)
+
+    async def killed(self) -> None:
+        assert self.process is not None
+        assert await asyncio.wait_for(self.process.wait(), 60) == -signal.SIGKILL, "the point was not passed"
+        self.discord.gateway.forget()
+
+    async def stop(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(self.process.wait(), 30) == 0
+
+    async def all_ended(self, jobs: int = 1) -> None:
+        await until(lambda: self._ended() == jobs, seconds=60)
+
+    def _ended(self) -> int:
+        with closing(sqlite3.connect(f"file:{self.data_dir / 'conversations.db'}?mode=ro", uri=True)) as database:
+            states = [row[0] for row in database.execute("SELECT state FROM jobs")]
+        return len(states) if all(state in ENDED for state in states) else -1
+
+    def calls(self) -> int:
+        return len([request for request in self.model.requests if request.path == CHAT])
+
+
+@asynccontextmanager
+async def on_discord(data_dir: Path, documents: Path) -> AsyncIterator[OnDiscord]:
+    shutil.copytree(documents, data_dir, dirs_exist_ok=True)
+    store = await SqlConversationStore.open(data_dir / "conversations.db")
+    await store.lookups.mark("discord", datetime.now(UTC))
+    await store.close()
+    async with DiscordServer() as discord, OpenAIServer(context_tokens=32_768) as model:
+        model.default = long_answer
+        stage = OnDiscord(discord, model, data_dir)
+        try:
+            yield stage
+        finally:
+            if stage.process is not None and stage.process.returncode is None:
+                stage.process.kill()
+                await stage.process.wait()
+
+
+def judge(on: OnDiscord, said: Json, parts: int = 2) -> str:
+    """The whole answer to `said`; fails if it is not there once, whole and final."""
+    posts = on.discord.posts(int(said["id"]))
+    assert len(posts) == parts, [post["content"][:60] for post in posts]
+    assert len(on.discord.posts()) == parts
+    assert not [post for post in posts if "Stop" in on.discord.buttons(post)]
+    assert not [call for call in on.discord.recorder.calls if call.status == 429]
+    with closing(sqlite3.connect(on.data_dir / "conversations.db")) as database:
+        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        (most,) = database.execute("SELECT max(attempts) FROM jobs").fetchone()
+    assert most <= 3
+    return "".join(post["content"] for post in posts)
+
+
+def point(name: str) -> Any:
+    return pytest.param(name, marks=() if name in QUICK else pytest.mark.chaos)
+
+
+HERE = [point(name) for name in KILL_POINTS if name not in ("K14", "K15")]
+
+
+@pytest.mark.parametrize("at", HERE)
+async def test_a_process_that_dies_at_a_point_costs_nothing(tmp_path: Path, documents: Path, at: str):
+    async with on_discord(tmp_path / "data", documents) as on:
+        await on.start(at)
+        said = await on.discord.say(ASKER, GENERAL, f"<@9000> {QUESTION}")
+        await on.killed()
+        await on.start()
+        await on.all_ended()
+        await on.stop()
+        text = judge(on, said)
+        assert text.startswith("Install it Step 0")
+        assert "and that is all [1]." in text
+        if at in ("K10", "K11", "K12"):
+            assert on.calls() == 1, "the answer was there"
+
+
+@pytest.mark.chaos
+async def test_a_process_that_dies_while_it_catches_up_costs_nothing(tmp_path: Path, documents: Path):
+    """K13."""
+    async with on_discord(tmp_path / "data", documents) as on:
+        said = on.discord.world.add_message(GENERAL, ASKER, f"<@9000> {QUESTION}")
+        await on.start("K13")
+        await on.killed()
+        await on.start()
+        await on.all_ended()
+        await on.stop()
+        judge(on, said)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize(("path", "nth"), [(CHAT, 2), (EMBEDDINGS, 2), (CHAT, 3)], ids=["K5", "K6", "K7"])
+async def test_a_process_that_dies_in_a_call_costs_nothing(tmp_path: Path, documents: Path, path: str, nth: int):
+    """In the rewrite, in the search and before the first token of the second question."""
+    async with on_discord(tmp_path / "data", documents) as on:
+        await on.start()
+        said = await on.discord.say(ASKER, GENERAL, f"<@9000> {QUESTION}")
+        await on.all_ended()
+        thread = int(said["id"])
+        seen = [request.path for request in on.model.requests].count(EMBEDDINGS)
+
+        def reply(body: dict[str, Any]) -> Reply:
+            assert on.process is not None
+            if path == CHAT and on.calls() == nth and on.process.returncode is None:
+                on.process.kill()
+            return long_answer(body)
+
+        on.model.default = reply
+        await on.discord.say(SECOND, thread, "and how many replicas?")
+        if path == EMBEDDINGS:
+            await until(lambda: [request.path for request in on.model.requests].count(EMBEDDINGS) > seen)
+            assert on.process is not None
+            on.process.kill()
+        await on.killed()
+        on.model.default = long_answer
+        await on.start()
+        await on.all_ended(2)
+        await on.stop()
+        judge(on, said, parts=4)
+
+
+@pytest.mark.chaos
+async def test_a_question_that_kills_every_process_ends_with_a_notice(tmp_path: Path, documents: Path):
+    """K15."""
+    async with on_discord(tmp_path / "data", documents) as on:
+
+        def reply(body: dict[str, Any]) -> Reply:
+            assert on.process is not None
+            on.process.kill()
+            return long_answer(body)
+
+        on.model.default = reply
+        await on.start()
+        said = await on.discord.say(ASKER, GENERAL, f"<@9000> {QUESTION}")
+        for _ in range(3):
+            await on.killed()
+            await on.start()
+        await on.all_ended()
+        await on.stop()
+        assert judge(on, said, parts=1) == FAILED
+
+
+async def test_a_point_that_is_not_armed_kills_nothing(tmp_path: Path, documents: Path):
+    """The proof that the tests above need their fault."""
+    async with on_discord(tmp_path / "data", documents) as on:
+        await on.start()
+        said = await on.discord.say(ASKER, GENERAL, f"<@9000> {QUESTION}")
+        await on.all_ended()
+        assert on.process is not None
+        assert on.process.returncode is None
+        await on.stop()
+        judge(on, said)
+        assert on.calls() == 1
