@@ -107,11 +107,13 @@ class _Events:
         await _logged(self._heard(message, client))
 
     async def _heard(self, message: discord.Message, client: discord.Client) -> bool:
+        await _placed(message, client)
         async with self._turn(message.channel.id):
             return await self._intake.heard(message, client)
 
     async def edit(self, event: discord.RawMessageUpdateEvent, client: discord.Client) -> None:
         if client.user is not None and "content" in event.data:
+            await _placed(event.message, client)
             async with self._turn(event.channel_id):
                 await _logged(self._intake.edited(event.message, client.user))
 
@@ -197,6 +199,13 @@ async def _place(channel: int, client: discord.Client) -> Any:
         return await client.fetch_channel(channel)
     except discord.DiscordException:
         return None
+
+
+async def _placed(message: discord.Message, client: discord.Client) -> None:
+    """Asks for the thread of a message if it is not known: archived ones are not told at the start."""
+    if isinstance(message.channel, discord.PartialMessageable) and message.guild is not None:
+        place = await _place(message.channel.id, client)
+        message.channel = place or message.channel
 
 
 async def _logged(work: Coroutine[Any, Any, Any]) -> None:

@@ -185,6 +185,33 @@ async def test_a_process_that_dies_in_a_call_costs_nothing(tmp_path: Path, docum
 
 
 @pytest.mark.chaos
+@pytest.mark.parametrize("many", [1, 50])
+async def test_after_a_restart_all_that_was_left_ends_once(tmp_path: Path, documents: Path, many: int):
+    """F8: queued, running and being delivered."""
+    async with on_discord(tmp_path / "data", documents) as on:
+        await on.start()
+        said = []
+        for number in range(many):
+            on.discord.world.add_user(1000 + number, f"Person {number}")
+            # Not all from one channel: only so many may wait there.
+            place = on.discord.world.add_channel(2000 + number % 10, f"room-{number % 10}")
+            await on.discord.gateway.dispatch("CHANNEL_CREATE", place)
+            said.append(await on.discord.say(1000 + number, 2000 + number % 10, f"<@9000> {QUESTION} {number}"))
+        await until(lambda: on.calls() > 0)
+        assert on.process is not None
+        on.process.kill()
+        await on.killed()
+        await on.start()
+        await on.all_ended(many)
+        await on.stop()
+        for message in said:
+            posts = on.discord.posts(int(message["id"]))
+            assert len(posts) == 2, [post["content"][:60] for post in posts]
+            assert not [post for post in posts if "Stop" in on.discord.buttons(post)]
+        assert not [call for call in on.discord.recorder.calls if call.status == 429]
+
+
+@pytest.mark.chaos
 async def test_a_question_that_kills_every_process_ends_with_a_notice(tmp_path: Path, documents: Path):
     """K15."""
     async with on_discord(tmp_path / "data", documents) as on:

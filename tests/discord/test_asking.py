@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tests.discord.conftest import ME, OIL, Quill
+from adapters.store import SqlConversationStore
+from tests.discord.conftest import ME, OIL, Quill, quill_on
+from tests.discord_server.gateway import until
+from tests.discord_server.server import DiscordServer
 from tests.discord_server.world import ASKER, FORUM, GENERAL, NEWS, SECOND
 
 
@@ -69,6 +72,35 @@ async def test_a_forum_post_is_answered_where_the_bot_is_mentioned(quill: Quill)
     (info,) = await quill.store.threads("discord", 5)
     assert info.title == "Leave days\n\nHow many leave days do staff get?"
     assert int(info.key.channel) == FORUM
+
+
+async def test_a_thread_that_was_archived_before_the_start_is_known_by_its_first_message(
+    server: DiscordServer, store: SqlConversationStore
+):
+    async with quill_on(server, store) as quill:
+        quill.will_answer("0.8 L [1].")
+        said = await server.say(ASKER, GENERAL, f"{ME} {OIL}")
+        await quill.final(int(said["id"]))
+    thread = int(said["id"])
+    server.world.channels[thread]["thread_metadata"]["archived"] = True
+    async with quill_on(server, store) as quill:
+        quill.will_answer("Every 90 days [1].", rewrite=("Kestrel filter",))
+        asked = await server.say(ASKER, thread, "and how often the filter?")
+        await quill.final(thread, 2)
+        assert (await store.threads("discord", 5))[0].turns == 2
+        await server.take_back(asked)
+        await until(lambda: not quill.bot.dispatcher._tickets)
+
+
+async def test_typing_and_the_growing_text_are_shown_before_the_answer(quill: Quill):
+    quill.will_answer(0.5)
+    said = await quill.server.say(ASKER, GENERAL, f"{ME} {OIL}")
+    thread = int(said["id"])
+    (first,) = await until(lambda: quill.server.posts(thread))
+    assert first["content"] == "-# Looking into the documents ..."
+    assert list(quill.server.buttons(first)) == ["Stop"]
+    await until(lambda: quill.server.recorder.to("POST /channels/{channel}/typing"))
+    await quill.final(thread)
 
 
 async def test_a_lone_mention_is_told_to_ask(quill: Quill):
