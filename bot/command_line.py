@@ -29,6 +29,7 @@ examples:
   threadwise chat                        ask about them, in the terminal
   threadwise chat --docs docs/           both: read what has changed, then ask
   threadwise run                         answer on Discord, with DISCORD_BOT_TOKEN set
+  threadwise doctor                      check model, index, tokens and permissions
   threadwise eval FILE --docs docs/      measure what follow-ups find
   echo 'How do I install it?' | threadwise chat
   LLM_BASE_URL=http://127.0.0.1:8000/v1 threadwise chat      with your own model
@@ -97,6 +98,11 @@ async def _run(arguments: argparse.Namespace, settings: Settings) -> int:
         return await evaluate(
             settings, arguments.file, arguments.docs, arguments.corpus, arguments.limit, arguments.json
         )
+    if arguments.command == "doctor":
+        from bot.doctor import doctor
+
+        logs.set_up(settings.log_level)
+        return await doctor(settings)
     if arguments.command == "run":
         from bot.run import run as run_platforms
 
@@ -164,6 +170,13 @@ def _parser() -> argparse.ArgumentParser:
         description="Answers on every chat platform that has a token, until it is stopped (Ctrl-C or SIGTERM).",
         epilog=_RUN_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+    commands.add_parser(
+        "doctor",
+        help="check what has to work, and say what to do",
+        description="Looks at the model, the embedder, the index and the chat platforms. Ends with exit code 1 if "
+        "something is to be looked at. Stop `threadwise run` before: both use the same data.",
     )
 
     chat = commands.add_parser(

@@ -58,12 +58,13 @@ def _platforms(settings: Settings, app: App) -> list[Platform]:
         # Late: it takes a third of a second.
         from adapters.discord_gateway import DiscordGateway
 
-        setup = _discord(settings, settings.discord_bot_token.get_secret_value())
+        setup = discord_setup(settings, settings.discord_bot_token.get_secret_value())
         platforms.append(DiscordGateway(setup, app.dispatcher, app.store))
     return platforms
 
 
-def _discord(settings: Settings, token: str) -> DiscordSetup:
+def discord_setup(settings: Settings, token: str) -> DiscordSetup:
+    """What the settings say about Discord."""
     return DiscordSetup(
         token=token,
         api_base_url=settings.discord_api_base_url,

@@ -160,6 +160,14 @@ def in_line(pipeline: Pipeline) -> AnswerTurn:
     return answer
 
 
+async def ask_about_model(settings: Settings) -> EndpointInfo:
+    """What the endpoint of `LLM_BASE_URL` tells of itself. Raises `ModelError` if it cannot be used."""
+    async with AsyncExitStack() as stack:
+        key = settings.llm_api_key.get_secret_value()
+        model = _model(settings, Endpoint(settings.llm_base_url or "", key, settings.llm_model), stack)
+        return await _ask_endpoint(model, settings.llm_model)
+
+
 def _needs_gemma(settings: Settings) -> bool:
     """Whether the embedded chat model answers or rewrites."""
     return settings.llm_base_url is None or (settings.rewrite_enabled and rewriter_of(settings) == LOCAL)

@@ -35,7 +35,7 @@ NO_CONTENT: Final = (
     "mention it or reply to it: follow-ups in its threads need a mention. Switch it on on the Bot page of "
     "https://discord.com/developers, or set DISCORD_MESSAGE_CONTENT=false."
 )
-_UNREACHABLE: Final = (OSError, aiohttp.ClientError, TimeoutError, discord.HTTPException, discord.GatewayNotFound)
+UNREACHABLE: Final = (OSError, aiohttp.ClientError, TimeoutError, discord.HTTPException, discord.GatewayNotFound)
 
 MakeClient = Callable[[discord.Intents], discord.Client]
 
@@ -70,7 +70,7 @@ class Connection:
                 if closed.code == 4004:
                     raise ConfigError(WRONG_TOKEN) from None
                 log.warning("Discord closed the connection for good (%s); a new one is made", closed.code)
-            except _UNREACHABLE as error:
+            except UNREACHABLE as error:
                 log.warning("Discord cannot be reached (%s); tried again", type(error).__name__)
             finally:
                 self.client = None

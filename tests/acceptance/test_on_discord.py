@@ -118,6 +118,30 @@ async def test_a_wrong_token_is_one_line_and_an_exit_code(threadwise: Threadwise
     assert len(discord.recorder.calls) <= 3
 
 
+async def test_the_doctor_finds_nothing_and_then_says_what_to_do(
+    threadwise: Threadwise, discord: DiscordServer, server: OpenAIServer
+):
+    on_discord = {"DISCORD_BOT_TOKEN": discord.token, "DISCORD_API_BASE_URL": discord.base_url}
+    ended = await threadwise.run("doctor", **on_discord)
+    assert ended.code == 1
+    assert "look Index: there are no documents yet. Run `threadwise ingest PATH`." in ended.out
+    await threadwise.run("ingest", "docs")
+    well = await threadwise.run("doctor", LLM_CONTEXT_TOKENS="8192", **on_discord)
+    assert well.code == 0, well.out
+    assert "ok   Discord: all permissions on Works" in well.out
+    assert well.out.endswith("All is well.\n")
+    discord.rest.guild_permissions, discord.rest.application_flags = "1024", 0
+    ill = await threadwise.run("doctor", **on_discord)
+    assert ill.code == 1
+    assert "set LLM_CONTEXT_TOKENS" in ill.out
+    assert "Send Messages in Threads" in ill.out
+    assert "Message Content intent is not switched on" in ill.out
+    assert not discord.gateway.identifies, "no session was begun"
+    wrong = await threadwise.run("doctor", **on_discord | {"DISCORD_BOT_TOKEN": "wrong"})
+    assert "DISCORD_BOT_TOKEN" in wrong.out
+    assert "Traceback" not in wrong.out + wrong.err
+
+
 async def test_without_any_token_it_says_what_to_set(threadwise: Threadwise):
     ended = await threadwise.run("run")
     assert ended.code == 2

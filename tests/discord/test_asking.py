@@ -108,3 +108,35 @@ async def test_a_lone_mention_is_told_to_ask(quill: Quill):
     (post,) = await quill.final(GENERAL)
     assert "Ask me something" in post["content"]
     assert quill.asked == 0
+
+
+async def test_what_is_said_in_one_thread_is_in_no_prompt_of_another(quill: Quill):
+    quill.will_answer("Noted [1].", "0.8 L [1].", "4 bar [1].", rewrite=("Heron valve", "Heron valve"))
+    said = await quill.server.say(ASKER, GENERAL, f"{ME} My code is ZEBRA-9, what oil does the Kestrel take?")
+    await quill.final(int(said["id"]))
+    other = await quill.server.say(SECOND, GENERAL, f"{ME} What is the code of the Kestrel oil?")
+    await quill.final(int(other["id"]))
+    assert "ZEBRA-9" not in quill.prompt()
+    dm = int(quill.server.world.add_dm(5000, ASKER)["id"])
+    await quill.server.say(ASKER, dm, "When does the Heron valve open?")
+    await quill.final(dm)
+    assert "ZEBRA-9" not in quill.prompt()
+
+
+async def test_two_questions_at_once_in_a_thread_are_answered_in_order_and_another_thread_does_not_wait(quill: Quill):
+    quill.will_answer("0.8 L [1].")
+    said = await quill.server.say(ASKER, GENERAL, f"{ME} {OIL}")
+    thread = int(said["id"])
+    await quill.final(thread)
+    quill.will_answer(0.8, "Elsewhere [1].", "6 bar [1].", rewrite=("Kestrel filter", "Kestrel pressure"))
+    await quill.server.say(ASKER, thread, "and how often the filter?")
+    await until(lambda: quill.asked == 2)
+    await quill.server.say(ASKER, thread, "and the rated pressure?")
+    other = await quill.server.say(SECOND, GENERAL, f"{ME} {OIL}")
+    (elsewhere,) = await quill.final(int(other["id"]))
+    assert elsewhere["content"].startswith("Elsewhere")
+    assert len([post for post in quill.server.posts(thread) if "Stop" not in quill.server.buttons(post)]) == 1
+    *_, last = await quill.final(thread, 3)
+    assert last["content"].startswith("6 bar")
+    asked = [request.messages[-1].content.rpartition("Question: ")[2] for request in quill.model.asked("generate")]
+    assert asked == [OIL, "and how often the filter?", OIL, "and the rated pressure?"]

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from tests.discord_server.world import BOT, DM_TYPE, EPHEMERAL, FORUM_TYPE, GUILD, Json, World, when
+from tests.discord_server.world import ALL_PERMISSIONS, BOT, DM_TYPE, EPHEMERAL, FORUM_TYPE, GUILD, Json, World, when
 
 LONGEST_CONTENT: Final = 2000
 LONGEST_NAME: Final = 100
@@ -42,6 +42,9 @@ class Rest:
 
     def __init__(self, world: World, dispatch: Dispatch) -> None:
         self.world, self.dispatch = world, dispatch
+        self.guild_permissions = ALL_PERMISSIONS
+        self.application_flags = 1 << 19
+        """The Message Content intent, as for bots on few servers."""
         self.commands: list[Json] = []
         """As they were registered last."""
         self._nonces: dict[tuple[int, str], tuple[float, int]] = {}
@@ -53,6 +56,7 @@ class Rest:
             ("GET", "/users/@me", self.me),
             ("GET", "/oauth2/applications/@me", self.application),
             ("GET", "/users/{user}", self.user),
+            ("GET", "/users/@me/guilds", self.guilds),
             ("POST", "/users/@me/channels", self.open_dm),
             ("GET", "/guilds/{guild}", self.guild),
             ("GET", "/guilds/{guild}/members/{user}", self.member),
@@ -89,7 +93,7 @@ class Rest:
             "owner": self.world.users[BOT],
             "team": None,
             "summary": "",
-            "flags": 1 << 19,
+            "flags": self.application_flags,
             "hook": True,
         }
 
@@ -102,6 +106,10 @@ class Rest:
             if channel["type"] == DM_TYPE and channel["recipients"][0]["id"] == str(asked):
                 return channel
         return self.world.add_dm(self.world.new_id(), asked)
+
+    async def guilds(self, body: Json) -> list[Json]:
+        guild = self.world.guild()
+        return [{key: guild[key] for key in ("id", "name", "features")} | {"permissions": self.guild_permissions}]
 
     async def guild(self, body: Json, guild: int) -> Json:
         if guild != GUILD:
