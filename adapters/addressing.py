@@ -57,7 +57,7 @@ def is_question(message: Addressee, follow_ups: FollowUps) -> bool:
 
 def says_solved(text: str) -> bool:
     """Whether a message says no more than that the matter is settled."""
-    return len(text) <= _LONGEST_WORD and _SOLVED.fullmatch(text) is not None
+    return len(text) <= _LONGEST_WORD and "?" not in text and _SOLVED.fullmatch(text) is not None
 
 
 def labelled_solved(*labels: str) -> bool:

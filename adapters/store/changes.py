@@ -77,7 +77,8 @@ class SqlChanges:
             row = await session.scalar(select(ThreadRow).where(is_thread(thread)))
             if row is not None:
                 last = await session.scalar(select(func.max(TurnRow.seq)).where(TurnRow.thread_id == row.id))
-                row.summary, row.summary_seq, row.revision = "", last or 0, row.revision + 1
+                row.summary, row.summary_seq, row.begins_after = "", last or 0, last or 0
+                row.revision += 1
 
     async def _edit(self, inbound: Inbound) -> Edited:
         async with self.database.write() as session:

@@ -44,6 +44,8 @@ class ThreadRow(Row):
     summary_seq: Mapped[int] = mapped_column(Integer, default=0)
     """The summary covers the turns up to this `seq`."""
     summary: Mapped[str] = mapped_column(AnyText, default="")
+    begins_after: Mapped[int] = mapped_column(Integer, default=0)
+    """Prompts hold nothing of the turns up to this `seq`: the conversation was begun afresh after it."""
     revision: Mapped[int] = mapped_column(Integer, default=0)
     """Grows when a turn is deleted or edited: a summary of what was there before must not come back."""
 

@@ -27,7 +27,7 @@ def uncovered(row: ThreadRow) -> ColumnElement[bool]:
     """The pairs of a conversation that its summary does not cover."""
     return and_(
         TurnRow.thread_id == row.id,
-        TurnRow.seq > row.summary_seq,
+        TurnRow.seq > max(row.summary_seq, row.begins_after),
         TurnRow.state.in_((TurnState.ANSWERED.value, TurnState.INCOMPLETE.value)),
         TurnRow.answered != "",
     )

@@ -176,3 +176,17 @@ def test_the_data_directory_may_be_below_a_home_directory(monkeypatch):
     assert load({"DATA_DIR": "~/x"}).data_dir == Path("/home/someone/x")
     with pytest.raises(ConfigError, match="DATA_DIR begins with a home directory that is not known"):
         load({"DATA_DIR": "~nobody-of-this-name/x"})
+
+
+def test_ids_are_numbers_with_commas_between_them():
+    settings = load({"DISCORD_SERVERS": "1, 22,333 ", "DISCORD_BOT_TOKEN": "abc.DEF"})
+    assert settings.discord_servers == {1, 22, 333}
+    assert settings.discord_channels == frozenset()
+    assert "abc.DEF" not in repr(settings)
+    for wrong in ("general", "1;2", "-1", "1.5", "9" * 21):
+        with pytest.raises(ConfigError, match="DISCORD_CHANNELS must be ids"):
+            load({"DISCORD_CHANNELS": wrong})
+    with pytest.raises(ConfigError, match="DISCORD_SERVER is not a setting"):
+        load({"DISCORD_SERVER": "1"})
+    with pytest.raises(ConfigError, match="FOLLOW_UPS"):
+        load({"FOLLOW_UPS": "sometimes"})

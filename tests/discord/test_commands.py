@@ -72,6 +72,13 @@ async def test_after_reset_no_rewrite_and_no_history(quill: Quill):
     await quill.final(thread, 3)
     assert len(quill.model.asked("rewrite")) == 1
     assert "0.8 L [1]" not in quill.prompt()
+    # A deletion makes the memory anew, which does not bring back what was before.
+    await quill.server.take_back(quill.server.world.messages[GENERAL][thread])
+    quill.will_answer("HV-12 [1].", rewrite=("Heron valve seal kit",))
+    await quill.server.say(ASKER, thread, "and its seal kit?")
+    await quill.final(thread, 4)
+    assert "Every 90 days" not in quill.prompt()
+    assert "4 bar [1]" in quill.prompt()
 
 
 async def test_only_whose_conversation_it_is_may_forget_it(quill: Quill):

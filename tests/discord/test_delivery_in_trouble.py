@@ -177,6 +177,22 @@ async def test_an_edited_question_is_not_answered_again_and_a_deleted_one_takes_
     await until(lambda: not quill.server.posts(int(said["id"])))
 
 
+async def test_many_messages_deleted_at_once_are_all_forgotten(quill: Quill):
+    thread = await ask(quill)
+    quill.will_answer(
+        "0.8 L [1].", "Your badge is 5512 [1].", "Every 90 days [1].", rewrite=("badge", "badge", "filter")
+    )
+    await quill.final(thread)
+    first = await quill.server.say(ASKER, thread, "my badge is 5512, whose Kestrel is it?")
+    await quill.final(thread, 2)
+    second = await quill.server.say(ASKER, thread, "<@102> 5512 is mine")
+    await quill.server.take_back_all([first, second])
+    await quill.silent(0.3)
+    await quill.server.say(ASKER, thread, "and how often the Kestrel filter?")
+    await until(lambda: quill.asked == 3)
+    assert "5512" not in str(quill.model.requests[-2:])
+
+
 async def test_when_the_token_is_taken_away_it_ends_and_asks_no_more(quill: Quill):
     quill.will_answer("0.8 L [1].")
     quill.server.token = "another"

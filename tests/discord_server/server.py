@@ -104,6 +104,14 @@ class DiscordServer:
         self.world.messages[channel].pop(id_, None)
         await self.gateway.dispatch("MESSAGE_DELETE", self.rest.gone(channel, id_))
 
+    async def take_back_all(self, messages: list[Json]) -> None:
+        """Somebody who may manage messages deletes many of a channel at once."""
+        channel = int(messages[0]["channel_id"])
+        for message in messages:
+            self.world.messages[channel].pop(int(message["id"]), None)
+        told = {"ids": [message["id"] for message in messages], "channel_id": str(channel), "guild_id": str(GUILD)}
+        await self.gateway.dispatch("MESSAGE_DELETE_BULK", told)
+
     async def open_post(self, author: int, title: str, content: str, **more: Any) -> int:
         """A new post in the forum; its id."""
         id_ = self.world.new_id()

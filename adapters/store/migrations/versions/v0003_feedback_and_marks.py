@@ -9,6 +9,7 @@ down_revision = "0002"
 
 def upgrade() -> None:
     """Nothing that is there is changed."""
+    op.add_column("threads", sa.Column("begins_after", sa.Integer(), nullable=False, server_default="0"))
     op.add_column("turns", sa.Column("exact", sa.Boolean(), nullable=False, server_default=sa.false()))
     op.add_column("turns", sa.Column("heard", sa.JSON(), nullable=False, server_default="[]"))
     op.add_column("turns", sa.Column("unread", sa.JSON(), nullable=False, server_default="[]"))
