@@ -25,6 +25,7 @@ from adapters.discord.connection import Connection
 from adapters.discord.delivery import DiscordDelivery
 from adapters.discord.intake import Intake
 from adapters.discord.pacing import Pacer
+from adapters.discord.places import is_one
 from adapters.discord.setup import DiscordSetup
 from adapters.dispatcher import Dispatcher
 from adapters.store import SqlConversationStore
@@ -86,7 +87,7 @@ class DiscordGateway:
 
 
 class _Events:
-    """What the client hears: one after the other in a channel, side by side elsewhere."""
+    """What the client hears: one after the other in a conversation, side by side elsewhere."""
 
     def __init__(self, intake: Intake, buttons: Buttons, ready: asyncio.Event, store: SqlConversationStore) -> None:
         self._intake, self._buttons, self._ready = intake, buttons, ready
@@ -108,13 +109,13 @@ class _Events:
 
     async def _heard(self, message: discord.Message, client: discord.Client) -> bool:
         await _placed(message, client)
-        async with self._turn(message.channel.id):
+        async with self._turn(message):
             return await self._intake.heard(message, client)
 
     async def edit(self, event: discord.RawMessageUpdateEvent, client: discord.Client) -> None:
         if client.user is not None and "content" in event.data:
             await _placed(event.message, client)
-            async with self._turn(event.channel_id):
+            async with self._turn(event.message):
                 await _logged(self._intake.edited(event.message, client.user))
 
     async def delete(self, guild: int | None, channel: int, messages: set[int], client: discord.Client) -> None:
@@ -125,9 +126,11 @@ class _Events:
     async def button(self, interaction: discord.Interaction) -> None:
         await _logged(self._buttons.pressed(interaction))
 
-    def _turn(self, channel: int) -> asyncio.Lock:
-        # What is said in a place means something for what comes after it, and handling it may take a while.
-        return self._in_turn.setdefault(channel, asyncio.Lock())
+    def _turn(self, message: discord.Message) -> asyncio.Lock:
+        # What is said in a conversation means something for what comes after it, and handling it may take a while.
+        # In a channel each mention is a conversation of its own.
+        conversation = message.channel if is_one(message.channel) else message
+        return self._in_turn.setdefault(conversation.id, asyncio.Lock())
 
     def thread(self, thread: discord.Thread) -> None:
         self._intake.thread_changed(thread)

@@ -19,7 +19,7 @@ from adapters.discord import rendering
 from adapters.discord.access import Access
 from adapters.discord.delivery import AGAIN, PLATFORM
 from adapters.discord.intake import Intake
-from adapters.discord.places import Place, is_private, key_in
+from adapters.discord.places import Place, is_one, is_private, key_in
 from adapters.discord.reading import decoded
 from adapters.dispatcher import Dispatcher
 from adapters.ports import StoredTurn, ThreadKey
@@ -197,7 +197,7 @@ class Commands:
 
     async def _thread(self, interaction: discord.Interaction) -> ThreadKey | None:
         place = _place(interaction)
-        if isinstance(place, discord.Thread) or is_private(place):
+        if is_one(place):
             return key_in(place, place.id)
         await say(interaction, NOT_HERE)
         return None

@@ -152,7 +152,7 @@ class DiscordDelivery:
             if asked.thread == asked.channel or await self._is_there(asked):
                 outside = asked.opens and not self._is_post(asked)
                 return thread, None if outside else in_thread
-        elif await self._open_thread(asked, post):
+        elif self._known_thread(asked.thread) is not None or (not _is_notice(post) and await self._open_thread(asked)):
             return thread, None
         beside = client.get_partial_messageable(asked.channel)
         return beside, discord.MessageReference(
@@ -184,10 +184,8 @@ class DiscordDelivery:
             return False
         return True
 
-    async def _open_thread(self, asked: _Asked, post: Post) -> bool:
+    async def _open_thread(self, asked: _Asked) -> bool:
         """Whether there is a thread for the question now."""
-        if self._known_thread(asked.thread) is not None:
-            return True
         channel = self._client().get_partial_messageable(asked.channel, guild_id=asked.guild)
         question = channel.get_partial_message(asked.question)
         name = self._titles.get(str(asked.question)) or await self._title(question)
@@ -278,6 +276,11 @@ def _asked(post: Post) -> _Asked:
         thread=int(thread.thread),
         guild=int(thread.workspace) if thread.workspace.isdecimal() else None,
     )
+
+
+def _is_notice(post: Post) -> bool:
+    """Whether the first that is said is that there will be no answer: no thread is opened for that."""
+    return post.phase is Phase.FINAL and "yes" not in rendering.Body.loaded(post.body).buttons
 
 
 def _looks(post: Post) -> tuple[str, discord.ui.View | None]:

@@ -22,7 +22,7 @@ from adapters.discord import reading
 from adapters.discord.access import Access
 from adapters.discord.delivery import AGAIN, LONGEST_NAME, NO_TITLE, PLATFORM
 from adapters.discord.listening import Listening
-from adapters.discord.places import Place, is_private, key, key_in, parent_of
+from adapters.discord.places import Place, is_one, is_private, key, key_in, parent_of
 from adapters.discord.setup import DiscordSetup
 from adapters.dispatcher import Dispatcher
 from adapters.ports import Inbound, ThreadKey, platform_order
@@ -119,7 +119,7 @@ class Intake:
         if reference is None or reference.message_id is None or message.type is not discord.MessageType.reply:
             return _Where(key_in(place, message.id), replies_to_us=False)
         name = f"{place.id}/{reference.message_id}"
-        if isinstance(place, discord.Thread) or is_private(place):
+        if is_one(place):
             ours = await _is_ours(reference, us) or await self._conversation_of(name) is not None
             return _Where(key_in(place, message.id), replies_to_us=ours)
         thread = await self._conversation_of(name)

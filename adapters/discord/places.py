@@ -41,3 +41,8 @@ def parent_of(place: Place) -> int:
 def is_private(place: Place) -> bool:
     """Whether nobody else reads it."""
     return isinstance(place, discord.DMChannel) or place.guild is None
+
+
+def is_one(place: Place) -> bool:
+    """Whether all that is said there is one conversation."""
+    return isinstance(place, discord.Thread) or is_private(place)

@@ -7,10 +7,12 @@ import shutil
 import signal
 import sqlite3
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +22,7 @@ from adapters.fault import KILL_POINTS
 from adapters.notices import FAILED
 from adapters.store import SqlConversationStore
 from tests.chaos.checker import ENDED
-from tests.chaos.stage import ROOT, environment
+from tests.chaos.stage import ROOT, SLOTS, environment
 from tests.discord_server.gateway import until
 from tests.discord_server.server import DiscordServer
 from tests.discord_server.world import ASKER, GENERAL, SECOND, Json
@@ -76,6 +78,10 @@ class OnDiscord:
 
     async def all_ended(self, jobs: int = 1) -> None:
         await until(lambda: self._ended() == jobs, seconds=60)
+
+    def jobs(self) -> int:
+        with closing(sqlite3.connect(f"file:{self.data_dir / 'conversations.db'}?mode=ro", uri=True)) as database:
+            return int(database.execute("SELECT count(*) FROM jobs").fetchone()[0])
 
     def _ended(self) -> int:
         with closing(sqlite3.connect(f"file:{self.data_dir / 'conversations.db'}?mode=ro", uri=True)) as database:
@@ -209,6 +215,35 @@ async def test_after_a_restart_all_that_was_left_ends_once(tmp_path: Path, docum
             assert len(posts) == 2, [post["content"][:60] for post in posts]
             assert not [post for post in posts if "Stop" in on.discord.buttons(post)]
         assert not [call for call in on.discord.recorder.calls if call.status == 429]
+
+
+@pytest.mark.chaos
+async def test_five_hundred_at_once_are_all_taken_and_all_get_their_ending(tmp_path: Path, documents: Path):
+    """F23."""
+    async with on_discord(tmp_path / "data", documents) as on:
+        on.discord.gateway.heartbeat_ms = 1000
+        for number in range(10):
+            on.discord.world.add_channel(2000 + number, f"room-{number}")
+        on.model.default = lambda body: Reply(pieces=("Install it ", 0.3, "so [1]."))
+        await on.start()
+        await asyncio.sleep(3)
+        for number in range(500):
+            on.discord.world.add_user(1000 + number, f"Person {number}")
+            await on.discord.say(1000 + number, 2000 + number % 10, f"<@9000> {QUESTION} {number}")
+            await asyncio.sleep(0.002)
+        said_at = time.monotonic()
+        await until(lambda: on.jobs() == 500, seconds=20)
+        print("all taken after", round(time.monotonic() - said_at, 2), "s")  # noqa: T201
+        await until(lambda: on._ended() == 500, seconds=120)
+        print("all ended after", round(time.monotonic() - said_at, 2), "s")  # noqa: T201
+        await on.stop()
+        posts = on.discord.posts()
+        assert len(posts) == 500
+        assert not [post for post in posts if "Stop" in on.discord.buttons(post)]
+        assert not [call for call in on.discord.recorder.calls if call.status == 429]
+        beats = on.discord.gateway.heartbeats
+        assert max(after - before for before, after in pairwise(beats)) < 3.0
+        assert on.model.max_in_flight <= SLOTS
 
 
 @pytest.mark.chaos

@@ -177,6 +177,17 @@ async def test_an_edited_question_is_not_answered_again_and_a_deleted_one_takes_
     await until(lambda: not quill.server.posts(int(said["id"])))
 
 
+async def test_a_refused_question_is_told_so_in_the_channel_and_opens_no_thread(quill: Quill):
+    quill.will_answer(*[60.0] * 16)
+    for _ in range(3):
+        await ask(quill)
+    refused = await ask(quill)
+    (post,) = await until(lambda: quill.server.posts(GENERAL))
+    assert post["content"].startswith("Your earlier questions are still waiting.")
+    assert post["message_reference"]["message_id"] == str(refused)
+    assert refused not in quill.server.world.channels
+
+
 async def test_many_messages_deleted_at_once_are_all_forgotten(quill: Quill):
     thread = await ask(quill)
     quill.will_answer(
