@@ -321,12 +321,20 @@ class Dispatcher:
         known = dict(self._tickets)
         ours = await self._leases.renew()
         for id_, ticket in known.items():
-            if id_ not in ours and not ticket.closing and not ticket.ended.is_set():
-                ticket.cancel(Verdict.LOST)
-                if ticket.runner is None:
-                    self._spawn(self._drop(ticket))
+            if id_ not in ours and not ticket.closing:
+                self._lose(ticket)
         for job in await self._jobs.take_over(list(self._channels), alone=False):
-            self._spawn(self._enter_after(known.get(job.id), job))
+            if (before := self._tickets.get(job.id)) is not None:
+                # Taken from us and free again, both since the leases were extended.
+                self._lose(before)
+            self._spawn(self._enter_after(before, job))
+
+    def _lose(self, ticket: Ticket) -> None:
+        """The job is not the ticket's any more."""
+        if not ticket.ended.is_set():
+            ticket.cancel(Verdict.LOST)
+            if ticket.runner is None:
+                self._spawn(self._drop(ticket))
 
     async def _drop(self, ticket: Ticket) -> None:
         """Ends a ticket that was lost while it waited for its turn in the thread."""

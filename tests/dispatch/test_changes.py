@@ -91,6 +91,24 @@ async def test_a_question_deleted_while_it_is_answered_stops_the_model_and_takes
     assert not held(desk)
 
 
+async def test_a_deletion_in_the_middle_of_a_heartbeat_stops_the_model_too(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    """The heartbeat has extended the leases, then comes the deletion, then it takes over what is free."""
+    gate = Gate(desk)
+    job = await desk.admits(message("1", BADGE))
+    await gate.reached()
+    extend = desk.store.jobs.extend
+
+    async def then_deleted() -> set[int]:
+        ours = await extend()
+        await desk.store.changes.delete(message("1").thread, "1")
+        return ours
+
+    monkeypatch.setattr(desk.store.jobs, "extend", then_deleted)
+    await desk.ends(job)
+    await desk.until(lambda: not seen(desk.wall, "1"))
+    assert gate.cancelled == 1
+
+
 async def test_another_question_that_is_being_answered_begins_anew_without_what_was_deleted(desk: Desk):
     await desk.hears(message("1", BADGE))
     gate = Gate(desk)
