@@ -80,8 +80,8 @@ LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidat
 
 
 def _checked_rewriter(value: str) -> str:
-    if value in ("", LOCAL, ENDPOINT):
-        return value
+    if (word := value.strip().casefold()) in ("", LOCAL, ENDPOINT):
+        return word
     try:
         return _checked_url(value)
     except ValueError as error:

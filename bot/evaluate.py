@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -78,7 +79,8 @@ async def evaluate(
 
     The index is kept in `DATA_DIR`/eval, so a second run embeds nothing. Raises `ThreadwiseError`.
     """
-    wanted = items(_read(file))[:limit]
+    with _naming(file):
+        wanted = items(_read(file))[:limit]
     source = (docs or corpus or file).resolve()
     directory = settings.data_dir / "eval" / hashlib.sha256(str(source).encode()).hexdigest()[:12]
     async with open_bench(settings, directory, lambda step: advance(step, 0, 0)) as bench:
@@ -89,7 +91,9 @@ async def evaluate(
         if docs is not None:
             await ingest([docs], bench.index, on_progress=progress)
         elif corpus is not None:
-            await ingest_documents(_documents(_read(corpus)), bench.index, on_progress=progress)
+            with _naming(corpus):
+                documents = _documents(_read(corpus))
+            await ingest_documents(documents, bench.index, on_progress=progress)
         outcomes = []
         async for outcome in _outcomes(wanted, bench.index, bench.pipeline, sections=docs is not None):
             outcomes.append(outcome)
@@ -167,12 +171,21 @@ def _documents(text: str) -> list[Document]:
     return list(documents.values())
 
 
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Errors say which file it is."""
+    try:
+        yield
+    except IngestError as error:
+        raise IngestError(f"{path}: {error}") from error
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
-        raise IngestError(f"{path} cannot be read: {reason}") from error
+        raise IngestError(f"it cannot be read: {reason}") from error
 
 
 def print_evaluation(evaluation: Evaluation, console: Console) -> None:
@@ -198,6 +211,10 @@ def print_evaluation(evaluation: Evaluation, console: Console) -> None:
     reasons = Counter(o.reason for o in evaluation.outcomes if o.status == "rejected")
     if reasons:
         console.print("Rejected for: " + ", ".join(f"{reason} ({count})" for reason, count in reasons.most_common()))
+    failures = Counter(o.reason for o in evaluation.outcomes if o.status == QueryStatus.FAILED)
+    if failures:
+        why = ", ".join(f"{reason} ({count})" for reason, count in failures.most_common())
+        console.print(f"The rewriter failed, and the typed words were searched: {why}. The log says more.", style="red")
     for kind, share in evaluation.nothing_found().items():
         console.print(f"Nothing found, as it should be, for {kind}: {share}")
     p50, p95 = quantile(evaluation.rewrites, 0.5), quantile(evaluation.rewrites, 0.95)

@@ -66,7 +66,9 @@ class Fields:
                 where = f"line {number} is no {kind}"
                 try:
                     value = json.loads(line)
-                except ValueError as error:
+                except json.JSONDecodeError as error:
+                    raise IngestError(f"{where}: {error.msg} at column {error.colno}") from None
+                except ValueError as error:  # a number of more digits than Python reads
                     raise IngestError(f"{where}: {error}") from None
                 except RecursionError:
                     raise IngestError(f"{where}: its JSON is nested too deeply") from None

@@ -190,3 +190,8 @@ def test_ids_are_numbers_with_commas_between_them():
         load({"DISCORD_SERVER": "1"})
     with pytest.raises(ConfigError, match="FOLLOW_UPS"):
         load({"FOLLOW_UPS": "sometimes"})
+
+
+@pytest.mark.parametrize("typed", ["LOCAL", " local ", "Local"])
+def test_words_may_be_written_in_capitals(typed: str):
+    assert load({"REWRITER": typed}).rewriter == "local"

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from bot.evaluate import _documents
+from bot.config import load
+from bot.evaluate import Evaluation, _documents, evaluate, print_evaluation
 from core.errors import IngestError
-from core.evaluation import items
-from core.types import Turn
+from core.evaluation import Outcome, items
+from core.types import QueryStatus, Turn
 
 ITEM: dict[str, Any] = {
     "id": "1",
@@ -85,3 +89,27 @@ def test_a_line_that_is_no_passage_is_named_with_the_reason(bad: str, reason: st
         _documents(f'{{"id": 1, "text": "a"}}\n{bad}')
     assert str(refused.value).startswith("line 2 is no passage of the corpus: ")
     assert reason in str(refused.value)
+
+
+async def test_a_broken_line_is_told_with_its_file_its_line_and_its_column(tmp_path: Path):
+    file = tmp_path / "questions.jsonl"
+    file.write_text(f"{line()}\n{{'single': 1}}\n")
+    with pytest.raises(IngestError) as refused:
+        await evaluate(load({"DATA_DIR": str(tmp_path / "data")}), file, None, None, None, lambda *_: None)
+    where = f"{file}: line 2 is no evaluation item: "
+    assert str(refused.value) == where + "Expecting property name enclosed in double quotes at column 2"
+
+
+def test_a_rewriter_that_failed_is_not_passed_over_in_silence():
+    item = items(line())[0]
+    outcome = Outcome(
+        item=item,
+        rankings={"typed": []},
+        query="q",
+        status=QueryStatus.FAILED.value,
+        reason="ModelTimeout",
+        seconds=1.0,
+    )
+    out = io.StringIO()
+    print_evaluation(Evaluation(outcomes=[outcome] * 3), Console(file=out, width=200))
+    assert "The rewriter failed, and the typed words were searched: ModelTimeout (3)." in out.getvalue()
