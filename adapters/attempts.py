@@ -19,7 +19,7 @@ from adapters.fault import fault
 from adapters.jobs import Ending, Work
 from adapters.live import LiveMessage
 from adapters.outbox import Outbox
-from adapters.ports import AnswerTurn, Phase, Seat, Show, TurnState
+from adapters.ports import AnswerTurn, Phase, Scope, Seat, Show, TurnState
 from adapters.store.jobs import SqlJobs
 from adapters.ticket import Ticket, Verdict
 from core.errors import ChannelGone, LeaseLost, QuestionExpired
@@ -37,9 +37,9 @@ LONG_WAIT: Final = 3.0
 class Attempts:
     """For all jobs."""
 
-    def __init__(self, answer: AnswerTurn, jobs: SqlJobs, outbox: Outbox, most_turns: int) -> None:
+    def __init__(self, answer: AnswerTurn, jobs: SqlJobs, outbox: Outbox, most_turns: int, scope: Scope) -> None:
         self._answer, self._jobs, self._outbox, self._rules = answer, jobs, outbox, outbox.rules
-        self._most_turns = most_turns
+        self._most_turns, self._scope = most_turns, scope
 
     async def run(self, ticket: Ticket, live: LiveMessage) -> tuple[Answer, int]:
         """What was stored as the end of the job, and the number of turns that stood before it, not summarized.
@@ -123,6 +123,7 @@ class Attempts:
             author=work.author,
             exact=work.exact,
             heard=work.heard,
+            scope=self._scope(ticket.job.thread),
             history=tuple(work.memory.turns),
             summary=work.memory.summary,
         )

@@ -27,7 +27,7 @@ from adapters.lanes import Lanes
 from adapters.leases import Leases
 from adapters.live import LiveMessage
 from adapters.outbox import Outbox
-from adapters.ports import AnswerTurn, Channel, Gpu, Inbound, Phase, Seat, ThreadKey
+from adapters.ports import AnswerTurn, Channel, Gpu, Inbound, Phase, Scope, Seat, ThreadKey, public
 from adapters.resume import fair_order
 from adapters.rules import Rules
 from adapters.store import SqlConversationStore
@@ -55,6 +55,7 @@ class Dispatcher:
         *,
         rules: Rules = Rules(),  # noqa: B008 - frozen
         free_bytes: Callable[[], int] | None = None,
+        scope: Scope = public,
     ) -> None:
         """A prompt may take `most_turns`; without `summaries`, older ones are forgotten to the model."""
         self._store, self._jobs, self._gpu, self._summaries = store, store.jobs, gpu, summaries
@@ -63,7 +64,7 @@ class Dispatcher:
         self._channels: dict[str, Channel] = {}
         self._leases = Leases(store.jobs, rules)
         self._outbox = Outbox(store.jobs, self._channels, rules, self._leases.sure)
-        self._attempts = Attempts(answer, store.jobs, self._outbox, most_turns)
+        self._attempts = Attempts(answer, store.jobs, self._outbox, most_turns, scope)
         self._lanes = Lanes(self._first_of)
         self._tickets: dict[int, Ticket] = {}
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from core.seat import Slot
 from core.shedding import ShedLevel
-from core.types import Answer, Citation, Degradation, Kept, QueryStatus, Question, Turn
+from core.types import PUBLIC_SCOPE, Answer, Citation, Degradation, Kept, QueryStatus, Question, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +208,15 @@ class Gpu(Protocol):
 
 AnswerTurn = Callable[[Question, Show, Seat], Awaitable[Answer]]
 """The function from a question to its answer that the dispatcher is given."""
+
+Scope = Callable[[ThreadKey], frozenset[str]]
+"""The documents that everybody who reads a conversation may see, by the names of their scopes."""
+
+
+def public(thread: ThreadKey) -> frozenset[str]:
+    """A `Scope`: nothing but what everybody may see."""
+    return frozenset({PUBLIC_SCOPE})
+
 
 Summarize = Callable[[str, Sequence[Turn]], Awaitable[str | None]]
 """From the earlier summary and the turns that leave the window to the new summary; None if it could not be made."""

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -15,8 +16,9 @@ from typing import Final
 from rich.console import Console
 
 from bot import logs
-from bot.config import Settings, from_environment
+from bot.config import SCOPE_NAME, Settings, from_environment
 from core.errors import ConfigError, ThreadwiseError
+from core.types import PUBLIC_SCOPE
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -40,6 +42,7 @@ _INGEST_EXAMPLES: Final = """\
 examples:
   threadwise ingest docs/                all Markdown, text and HTML files below docs/
   threadwise ingest docs/ faq.html       folders and files together
+  threadwise ingest --scope staff hr/    only for channels that CHANNEL_SCOPES gives the scope staff
 
 Run it again after documents have changed: only what changed is read, and files that are gone disappear
 from the index. Ends with exit code 1 if a file could not be read; the others are ingested all the same.
@@ -110,7 +113,7 @@ async def _run(arguments: argparse.Namespace, settings: Settings) -> int:
         return await run_platforms(settings)
     if arguments.command == "ingest":
         logs.set_up(settings.log_level)
-        return await ingest(settings, arguments.paths)
+        return await ingest(settings, arguments.paths, arguments.scope)
     return await chat(settings, arguments.docs)
 
 
@@ -146,6 +149,13 @@ def _parser() -> argparse.ArgumentParser:
         description="Reads Markdown, text and HTML files into the index.",
         epilog=_INGEST_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    ingest.add_argument(
+        "--scope",
+        type=_scope,
+        default=PUBLIC_SCOPE,
+        metavar="NAME",
+        help="only channels that CHANNEL_SCOPES lists with this name see these documents",
     )
     ingest.add_argument("paths", nargs="+", type=_path, metavar="PATH", help="a file, or a folder with all below it")
 
@@ -196,6 +206,12 @@ def _path(text: str) -> Path:
     if not text.strip():
         raise argparse.ArgumentTypeError("must not be empty")
     return Path(text)
+
+
+def _scope(text: str) -> str:
+    if not re.fullmatch(SCOPE_NAME, text):
+        raise argparse.ArgumentTypeError("must be lower-case letters, digits and hyphens, a letter first")
+    return text
 
 
 def _positive(text: str) -> int:

@@ -22,6 +22,7 @@ from core.index.index import Index
 from core.index.ingest import IngestReport
 from core.index.ingest import Progress as Step
 from core.index.ingest import ingest as ingest_paths
+from core.types import PUBLIC_SCOPE
 
 LOG_FILE: Final = "threadwise.log"
 DEMONSTRATION: Final = (
@@ -36,13 +37,13 @@ NO_DOCUMENTS: Final = (
 )
 
 
-async def ingest(settings: Settings, paths: Sequence[Path]) -> int:
+async def ingest(settings: Settings, paths: Sequence[Path], scope: str = PUBLIC_SCOPE) -> int:
     """`threadwise ingest`: 0, or 1 if a file could not be read. Raises `ThreadwiseError`."""
     console = Console(stderr=True, highlight=False)
     with telling(console) as tell:
         async with open_index_only(settings, tell) as index:
             tell("")
-            report = await _ingest(index, paths, console)
+            report = await _ingest(index, paths, console, scope)
     print_report(report, console)
     return 1 if report.failed else 0
 
@@ -114,16 +115,16 @@ async def evaluate(
     return 0
 
 
-async def _ingest(index: Index, paths: Sequence[Path], console: Console) -> IngestReport:
+async def _ingest(index: Index, paths: Sequence[Path], console: Console, scope: str = PUBLIC_SCOPE) -> IngestReport:
     with _progress(console) as advance:
         try:
-            return await ingest_paths(paths, index, on_progress=advance)
+            return await ingest_paths(paths, index, scope=scope, on_progress=advance)
         except (EmbedderError, IndexOutdated):
             raise
         except RetrievalError:
             # Damaged vectors: the text is all there, so they are made again, once.
             await mend(index)
-            return await ingest_paths(paths, index, on_progress=advance)
+            return await ingest_paths(paths, index, scope=scope, on_progress=advance)
 
 
 def print_report(report: IngestReport, console: Console) -> None:

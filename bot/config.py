@@ -27,6 +27,8 @@ OUR_PREFIXES: Final = ("LLM_", "EMBEDDING_", "REWRITE", "RETRIEVAL_", "DISCORD_"
 LOCAL: Final = "local"
 ENDPOINT: Final = "endpoint"
 """Of `REWRITER`: the trained model on the CPU; the model that answers."""
+SCOPE_NAME: Final = "[a-z][a-z0-9-]{0,30}"
+"""Of a group of documents that not everybody may see."""
 NO_KEY: Final = "sk-no-key-required"
 """What clients send where a server wants any key at all."""
 
@@ -97,6 +99,19 @@ def _checked_ids(value: object) -> object:
     return frozenset(map(int, ids))
 
 
+def _checked_scopes(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    scopes: dict[str, frozenset[str]] = {}
+    for part in filter(str.strip, value.split(",")):
+        channel, equals, names = part.partition("=")
+        listed = frozenset(name.strip() for name in names.split("+"))
+        if not equals or not channel.strip() or not all(re.fullmatch(SCOPE_NAME, name) for name in listed):
+            raise ValueError('must be channel=scope, as in "1234=staff, 5678=staff+board"')
+        scopes[channel.strip()] = listed
+    return scopes
+
+
 Ids = Annotated[frozenset[int], BeforeValidator(_checked_ids)]
 
 
@@ -151,6 +166,11 @@ class Settings(BaseModel):
 
     follow_ups: FollowUps = Field(FollowUps.ALWAYS, alias="FOLLOW_UPS")
     """Whose messages in the bot's own threads are answered without a mention: of all, of the asker, of nobody."""
+
+    channel_scopes: Annotated[dict[str, frozenset[str]], BeforeValidator(_checked_scopes)] = Field(
+        {}, alias="CHANNEL_SCOPES"
+    )
+    """Channels in which more than the public documents are searched, with the scopes that their members may see."""
 
     discord_bot_token: SecretStr | None = Field(None, alias="DISCORD_BOT_TOKEN")
     discord_api_base_url: Url | None = Field(None, alias="DISCORD_API_BASE_URL")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Final, Literal
 import httpx
 
 from adapters.dispatcher import Dispatcher
-from adapters.ports import AnswerTurn, Seat, Show
+from adapters.ports import AnswerTurn, Scope, Seat, Show, ThreadKey, public
 from adapters.rules import Rules
 from adapters.store import SqlConversationStore
 from adapters.summaries import Summaries
@@ -119,7 +119,9 @@ async def open_app(
         stack.push_async_callback(summaries.close)
         watch = asyncio.create_task(_keep_sound(index))
         stack.push_async_callback(_cancelled, watch)
-        dispatcher = Dispatcher(store, in_line(pipeline), gpu, MAX_TURNS, summaries, rules=rules)
+        dispatcher = Dispatcher(
+            store, in_line(pipeline), gpu, MAX_TURNS, summaries, rules=rules, scope=scope_by(settings.channel_scopes)
+        )
         stack.push_async_callback(dispatcher.close)
         yield App(
             store=store,
@@ -149,6 +151,15 @@ async def open_bench(settings: Settings, directory: Path, tell: Tell) -> AsyncIt
         index = await _index(settings, engine, stack, directory)
         pipeline, _slots = await _pipeline(settings, engine, index, stack)
         yield Bench(index=index, pipeline=pipeline)
+
+
+def scope_by(channels: Mapping[str, frozenset[str]]) -> Scope:
+    """What is read in a channel: what everybody may see, and the scopes that it is listed with."""
+
+    def scope(thread: ThreadKey) -> frozenset[str]:
+        return public(thread) | channels.get(thread.channel, frozenset())
+
+    return scope
 
 
 def in_line(pipeline: Pipeline) -> AnswerTurn:

@@ -12,7 +12,7 @@ import pytest
 from tests.acceptance.conftest import Threadwise
 from tests.discord_server.gateway import until
 from tests.discord_server.server import DiscordServer
-from tests.discord_server.world import ASKER, GENERAL, Json
+from tests.discord_server.world import ASKER, GENERAL, NEWS, Json
 from tests.servers.openai import OpenAIServer
 from tests.servers.replies import Reply
 
@@ -116,6 +116,28 @@ async def test_a_wrong_token_is_one_line_and_an_exit_code(threadwise: Threadwise
     assert "DISCORD_BOT_TOKEN" in ended.err
     assert "Traceback" not in ended.err
     assert len(discord.recorder.calls) <= 3
+
+
+async def test_documents_of_a_scope_reach_the_prompts_of_its_channels_alone(
+    threadwise: Threadwise, discord: DiscordServer, server: OpenAIServer
+):
+    secret = threadwise.directory / "staff"
+    secret.mkdir()
+    (secret / "kestrel-prices.md").write_text("# Kestrel prices\n\nThe Kestrel pump costs us CANARY-77 euros.\n")
+    assert (await threadwise.run("ingest", "docs")).code == 0
+    assert (await threadwise.run("ingest", "--scope", "staff", "staff")).code == 0
+    discord.world.add_dm(5000, ASKER)
+    async with running(threadwise, discord, CHANNEL_SCOPES=f"{GENERAL}=staff"):
+        asked = f"{ME} What does the Kestrel pump cost us?"
+        elsewhere = await discord.say(ASKER, NEWS, asked)
+        await final(discord, int(elsewhere["id"]), 1)
+        await discord.say(ASKER, 5000, asked)
+        await final(discord, 5000, 1)
+        assert server.chats
+        assert "CANARY-77" not in str(server.chats)
+        said = await discord.say(ASKER, GENERAL, asked)
+        await final(discord, int(said["id"]), 1)
+        assert "CANARY-77" in str(server.chats[-1])
 
 
 async def test_the_doctor_finds_nothing_and_then_says_what_to_do(

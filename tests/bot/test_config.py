@@ -195,3 +195,11 @@ def test_ids_are_numbers_with_commas_between_them():
 @pytest.mark.parametrize("typed", ["LOCAL", " local ", "Local"])
 def test_words_may_be_written_in_capitals(typed: str):
     assert load({"REWRITER": typed}).rewriter == "local"
+
+
+def test_scopes_are_listed_by_channel():
+    settings = load({"CHANNEL_SCOPES": "12=staff, C34 = staff+board"})
+    assert settings.channel_scopes == {"12": {"staff"}, "C34": {"staff", "board"}}
+    for wrong in ("staff", "12=", "=staff", "12=Staff", "12=staff+"):
+        with pytest.raises(ConfigError, match="CHANNEL_SCOPES must be channel=scope"):
+            load({"CHANNEL_SCOPES": wrong})
