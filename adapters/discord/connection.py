@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Final
 
 import aiohttp
@@ -35,6 +36,16 @@ NO_CONTENT: Final = (
     "mention it or reply to it: follow-ups in its threads need a mention. Switch it on on the Bot page of "
     "https://discord.com/developers, or set DISCORD_MESSAGE_CONTENT=false."
 )
+FINAL: Final = MappingProxyType(
+    {
+        4004: WRONG_TOKEN,
+        4010: "Discord refuses the number of this connection (4010): check DISCORD_SHARDS.",
+        4011: "The bot is on too many servers for one connection (4011): set DISCORD_SHARDS, see `threadwise doctor`.",
+        4012: "Discord does not speak this version of its gateway any more (4012): update Threadwise.",
+        4013: "Discord does not know the intents that are asked for (4013): update Threadwise.",
+    }
+)
+"""Codes with which Discord closes a connection for good. Trying on would use up the sessions of a day."""
 UNREACHABLE: Final = (OSError, aiohttp.ClientError, TimeoutError, discord.HTTPException, discord.GatewayNotFound)
 
 MakeClient = Callable[[discord.Intents], discord.Client]
@@ -67,8 +78,8 @@ class Connection:
             except discord.LoginFailure:
                 raise ConfigError(WRONG_TOKEN) from None
             except discord.ConnectionClosed as closed:
-                if closed.code == 4004:
-                    raise ConfigError(WRONG_TOKEN) from None
+                if closed.code in FINAL:
+                    raise ConfigError(FINAL[closed.code]) from None
                 log.warning("Discord closed the connection for good (%s); a new one is made", closed.code)
             except UNREACHABLE as error:
                 log.warning("Discord cannot be reached (%s); tried again", type(error).__name__)

@@ -74,13 +74,15 @@ async def quill_on(server: DiscordServer, store: SqlConversationStore, **setup: 
     bot.dispatcher.attach(gateway.channel)
     await bot.dispatcher.start()
     running = asyncio.create_task(gateway.run())
-    await until(lambda: running.done() or gateway.ready.is_set())
-    if running.done():
-        await running
-    yield Quill(bot, server, gateway)
-    await bot.close()
-    running.cancel()
-    await asyncio.wait({running})
+    try:
+        await until(lambda: running.done() or gateway.ready.is_set())
+        if running.done():
+            await running
+        yield Quill(bot, server, gateway)
+    finally:
+        await bot.close()
+        running.cancel()
+        await asyncio.wait({running})
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ import pytest
 from adapters import discord_gateway
 from adapters.discord import catch_up
 from adapters.store import SqlConversationStore
+from core.errors import ConfigError
 from tests.discord.conftest import ME, OIL, Quill, quill_on
 from tests.discord_server.gateway import until
 from tests.discord_server.server import DiscordServer
@@ -103,6 +104,17 @@ async def test_old_messages_and_those_above_the_cap_are_left(
         await quill.silent()
     assert old not in server.world.channels
     assert "More than 2 questions were missed" in caplog.text
+
+
+@pytest.mark.parametrize(("code", "said"), [(4004, "DISCORD_BOT_TOKEN"), (4011, "DISCORD_SHARDS")])
+async def test_what_discord_refuses_for_good_ends_it_with_one_line(
+    server: DiscordServer, store: SqlConversationStore, code: int, said: str
+):
+    server.gateway.close_next_with = code
+    with pytest.raises(ConfigError, match=said):
+        async with quill_on(server, store):
+            pass
+    assert len(server.gateway.identifies) == 1
 
 
 async def test_a_refused_first_connection_is_tried_again(
