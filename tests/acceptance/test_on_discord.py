@@ -95,7 +95,9 @@ async def test_the_story_of_three_turns_with_the_embedded_model(threadwise: Thre
         second = (await final(discord, thread, 2, 120))[-1]
         assert "agent.md" in second["content"]
         # Which passage so small a model makes its answer of varies with the nonce of a prompt; the search does not.
-        assert await searched(discord, thread) == "How do I install the Kestrel agent on ARM?"
+        query = await searched(discord, thread)
+        assert "install the Kestrel" in query
+        assert "ARM" in query
         await discord.say(ASKER, thread, "what about the GPU driver?")
         third = (await final(discord, thread, 3, 120))[-1]
         assert "agent.md" in third["content"]
