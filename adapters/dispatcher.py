@@ -161,6 +161,8 @@ class Dispatcher:
         lives = [ticket.live.close() for ticket in self._tickets.values() if ticket.live is not None]
         with suppress(TimeoutError):
             await asyncio.wait_for(asyncio.gather(*lives), 2.0)
+        if not self._tickets:
+            return
         with suppress(DataDirError, TimeoutError):
             # Whoever starts next need not wait for the leases to run out.
             await asyncio.wait_for(self._jobs.disown(list(self._tickets)), 2.0)
