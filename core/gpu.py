@@ -24,7 +24,6 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
-from itertools import islice
 from typing import Final
 
 from core import metrics
@@ -117,7 +116,7 @@ class Gpu:
 
     async def near(self, seat: Seat) -> None:
         """`Seat.near`."""
-        if seat.begun or seat.number not in self._seats:
+        if seat.begun or seat.is_near or seat.number not in self._seats:
             return
         self._far[seat.number] = far = asyncio.get_running_loop().create_future()
         self._changed()
@@ -241,11 +240,20 @@ class Gpu:
         self._look_again(now)
 
     def _let_near(self) -> None:
-        """Tells the jobs at the front of the line that it is time to get ready: one for each slot, and one behind."""
-        if self._far:
-            for number in islice(self._ranks()[0], 2 * self.slots):
-                if (far := self._far.pop(number, None)) is not None and not far.done():
-                    far.set_result(None)
+        """Tells the first who wait for it that it is time to get ready, until two for each slot are.
+
+        Not simply the front of the line: a job there may wait for another one of its thread, further behind.
+        """
+        if not self._far:
+            return
+        ready = sum(seat.is_near and not seat.begun for seat in self._seats.values())
+        for number in self._ranks()[0]:
+            if ready >= 2 * self.slots or not self._far:
+                return
+            if (far := self._far.pop(number, None)) is not None and not far.done():
+                self._seats[number].is_near = True
+                ready += 1
+                far.set_result(None)
 
     def _next(self, now: float) -> Call | None:
         if self.in_use >= self.slots or not self.backoff.admits(now):

@@ -56,6 +56,8 @@ class Seat:
         self.expires_at = now + ttl
         self.begun = False
         """Whether the model was called for it."""
+        self.is_near = False
+        """Whether it was told to get ready."""
         self.refusals = self.outages = 0
         """Calls that the endpoint did not take, and those among them that were the first of an outage."""
         self.busy_seconds = 0.0

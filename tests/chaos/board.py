@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 
 from aiohttp import web
 
-REDELIVER: Final = 0.4
+REDELIVER: Final = 1.5
 """Seconds after which an event that was not acknowledged is delivered again."""
 FINAL: Final = "final"
 

@@ -345,6 +345,24 @@ async def test_jobs_get_ready_when_they_are_near_the_front_and_not_before():
 
 
 @in_virtual_time
+async def test_jobs_at_the_front_that_wait_for_others_of_their_thread_hold_up_nobody():
+    """Each of the first eight comes after one of the last eight in its thread."""
+    at = gpu(slots=2)
+    first = [at.enter(f"u{n}", "c") for n in range(8)]
+    last = [at.enter(f"v{n}", "c") for n in range(8)]
+
+    async def thread(n: int) -> None:
+        for seat in (last[n], first[n]):
+            await seat.near()
+            await held(seat, 1.0)
+            seat.leave()
+
+    start = now()
+    await asyncio.gather(*map(thread, range(8)))
+    assert now() - start == pytest.approx(8.0)
+
+
+@in_virtual_time
 async def test_a_job_that_is_never_near_expires_and_one_that_leaves_is_let_go():
     at = gpu(slots=1)
     blocker = at.enter("u0", "c")
@@ -353,13 +371,16 @@ async def test_a_job_that_is_never_near_expires_and_one_that_leaves_is_let_go():
     start = now()
     holding = asyncio.ensure_future(held(blocker, 60.0))
     await settled()
+    ready = [asyncio.ensure_future(seat.near()) for seat in others]
     left = asyncio.ensure_future(gone.near())
     await settled()
+    assert [task.done() for task in ready] == [True, True, False], "two for the slot"
     gone.leave()
     with pytest.raises(asyncio.CancelledError):
         await left
     with pytest.raises(QuestionExpired):
         await late.near()
     assert now() - start == pytest.approx(5.0)
-    await others[0].near()
+    others[0].leave()
+    await asyncio.wait_for(ready[2], 1.0)
     holding.cancel()
