@@ -86,16 +86,17 @@ async def test_a_listener_that_is_too_slow_is_told_again(slack: SlackServer, hea
 
 @pytest.mark.parametrize("reason", ["warning", "refresh_requested", "too_many_websockets"])
 async def test_bolt_comes_back_after_a_good_bye(slack: SlackServer, heard: Heard, reason: str):
+    slack.sockets.ack_seconds = 0.5
     await slack.sockets.disconnect(reason)
-    await slack.until(lambda: len(slack.sockets.hellos) == 2)
+    await slack.until(lambda: len(slack.sockets.hellos) >= 2)
     slack.says(ASKER, "D1", "still there?")
-    await slack.until(lambda: len(heard.events) == 1)
+    await slack.until(lambda: bool(heard.events))
     assert len(slack.calls_of("apps.connections.open")) >= 2
 
 
 async def test_bolt_comes_back_after_a_cut(slack: SlackServer, heard: Heard):
     await slack.sockets.cut()
-    await slack.until(lambda: len(slack.sockets.hellos) == 2)
+    await slack.until(lambda: len(slack.sockets.hellos) >= 2)
 
 
 async def test_bolt_waits_on_a_stale_address(slack: SlackServer, web: AsyncWebClient):
