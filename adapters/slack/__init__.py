@@ -1,0 +1,1 @@
+"""Threadwise on Slack: what is said there, and how answers look there."""
