@@ -152,7 +152,6 @@ CALLS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "an unknown channel": ("chat.postMessage", "channel_not_found", {"text": "x", "channel": "C9"}),
     "a thread that is gone": ("chat.postMessage", "thread_not_found", {"text": "x", "thread_ts": "1.1"}),
     "a message that is gone": ("chat.update", "message_not_found", {"text": "x", "ts": "1.1"}),
-    "an unknown user": ("users.info", "user_not_found", {"user": "U9"}),
     "an unknown method": ("chat.sing", "unknown_method", {}),
     "a missing argument": ("chat.update", "invalid_arguments", {"text": "x"}),
 }
@@ -165,6 +164,12 @@ async def test_what_slack_refuses_is_refused(slack: SlackServer, web: AsyncWebCl
         await web.api_call(method, json={"channel": "C1", **arguments})
     assert raised.value.response["error"] == error
     assert slack.calls[-1].outcome == error
+
+
+async def test_a_method_that_reads_takes_no_json(web: AsyncWebClient):
+    with pytest.raises(SlackApiError, match="invalid_arguments"):
+        await web.api_call("users.info", json={"user": ASKER})
+    assert (await web.api_call("users.info", params={"user": ASKER}))["ok"]
 
 
 async def test_an_update_takes_less_text_than_a_post(slack: SlackServer, web: AsyncWebClient):

@@ -1,0 +1,121 @@
+"""Slack's Web API, each call once: whether it failed for now, for good, or because of the token.
+
+slack_sdk repeats calls by itself, and with them posts; here nothing is repeated but by the outbox.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from slack_sdk.errors import SlackApiError, SlackClientError
+from slack_sdk.web.async_client import AsyncWebClient
+
+from core.errors import ChannelBusy, ChannelError, ChannelGone, ConfigError
+
+log = logging.getLogger(__name__)
+Json = dict[str, Any]
+
+DEFAULT_URL: Final = "https://slack.com/api/"
+SECONDS: Final = 15
+"""Of one call."""
+DEFAULT_WAIT: Final = 5.0
+"""When Slack asks to wait and does not say how long."""
+
+_READS: Final = ("conversations.", "users.", "files.")
+"""Methods that take no JSON."""
+_GONE: Final = frozenset(
+    "channel_not_found not_in_channel is_archived message_not_found thread_not_found thread_locked cant_update_message "
+    "cant_delete_message edit_window_closed restricted_action restricted_action_thread_only_channel "
+    "restricted_action_read_only_channel restricted_action_thread_locked channel_type_not_supported "
+    "messages_tab_disabled user_not_found user_disabled access_denied team_access_not_granted "
+    "posting_to_channel_denied team_not_found".split()
+)
+"""No later try helps."""
+_REFUSED: Final = frozenset(
+    "invalid_auth not_authed account_inactive token_revoked token_expired not_allowed_token_type "
+    "org_login_required".split()
+)
+"""The token is not good, for any call."""
+
+
+class SlackRefusal(ChannelError):
+    """Slack did not take what was asked, and says why; the call had no effect."""
+
+    def __init__(self, error: str, needed: str = "") -> None:
+        scope = f": the app lacks the scope {needed}" if needed else ""
+        super().__init__(f"Slack refused a call ({error}){scope}.")
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """The bot in one workspace."""
+
+    user: str
+    bot: str
+    team: str
+
+
+class SlackWeb:
+    """The Web API with one bot token."""
+
+    def __init__(self, token: str, api_url: str = DEFAULT_URL) -> None:
+        self.client = AsyncWebClient(token=token, base_url=api_url, timeout=SECONDS, retry_handlers=[])
+        self.refusal: ConfigError | None = None
+        """Why the token is of no use; no call is made any more."""
+        self._me: Identity | None = None
+
+    async def me(self) -> Identity:
+        """Who the token belongs to."""
+        if self._me is None:
+            told = await self.call("auth.test")
+            self._me = Identity(user=str(told["user_id"]), bot=str(told.get("bot_id")), team=str(told["team_id"]))
+        return self._me
+
+    async def call(self, method: str, **arguments: Any) -> Json:
+        """The reply to one call. Raises `ChannelBusy`, `ChannelGone`, `SlackRefusal` or `ChannelError`."""
+        if self.refusal is not None:
+            raise ChannelError(str(self.refusal))
+        try:
+            if method.startswith(_READS):
+                reply = await self.client.api_call(method, http_verb="GET", params=arguments)
+            else:
+                reply = await self.client.api_call(method, json=arguments)
+        except SlackApiError as error:
+            self._raise(method, error)
+        except SlackClientError as error:
+            raise ChannelError(f"Slack's reply to {method} could not be read.") from error
+        except Exception as error:  # aiohttp's many, and what it lets through
+            raise ChannelError(f"Slack did not answer {method} ({type(error).__name__}).") from error
+        return dict(reply.data) if isinstance(reply.data, Mapping) else {}
+
+    def _raise(self, method: str, failed: SlackApiError) -> None:
+        status = getattr(failed.response, "status_code", 0)
+        data = getattr(failed.response, "data", None)
+        told: Json = dict(data) if isinstance(data, Mapping) else {}
+        error = str(told.get("error") or "")
+        if status == 429 or error in ("ratelimited", "rate_limited"):
+            raise ChannelBusy(f"Slack asks to wait before {method}.", retry_after=_wait(failed, told)) from failed
+        if error in _REFUSED:
+            self.refusal = ConfigError(
+                f"Slack refuses the token ({error}): check SLACK_BOT_TOKEN, and install the app."
+            )
+            raise ChannelError(str(self.refusal)) from failed
+        if error in _GONE:
+            raise ChannelGone(f"Slack has no place for it ({error}).") from failed
+        if status >= 500 or not error or error in ("internal_error", "fatal_error", "service_unavailable"):
+            raise ChannelError(f"Slack failed at {method} ({error or status}).") from failed
+        raise SlackRefusal(error, str(told.get("needed") or "")) from failed
+
+
+def _wait(failed: SlackApiError, told: Json) -> float:
+    headers = {str(name).lower(): value for name, value in (failed.response.headers or {}).items()}
+    for value in (headers.get("retry-after"), told.get("retry_after")):
+        try:
+            return max(0.0, float(str(value)))
+        except ValueError:
+            continue
+    return DEFAULT_WAIT

@@ -1,0 +1,212 @@
+"""Slack over Socket Mode: slack-bolt's AsyncApp, and connections that are watched and replaced by us.
+
+An event is acknowledged only after what it said is stored (`process_before_response`). Each connection has a fresh
+address: slack_sdk would wait for ever on one that has expired, and takes a connection that hears nothing for sound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import re
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
+from slack_bolt.app.async_app import AsyncApp
+from slack_sdk.errors import SlackApiError
+
+from adapters.slack.intake import Desk, Intake, Owns
+from adapters.slack.names import Names
+from adapters.slack.web import Json, SlackWeb
+from core.errors import ChannelError, ConfigError
+
+log = logging.getLogger(__name__)
+
+EVERYTHING: Final = re.compile(".*")
+REFUSED: Final = ("invalid_auth", "not_authed", "token_revoked", "account_inactive", "not_allowed_token_type")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """Seconds."""
+
+    hello: float = 20.0
+    """From asking for an address until Slack says hello."""
+    ping: float = 10.0
+    """Between two pings; a connection that leaves three unanswered is dead."""
+    look: float = 0.5
+    """Between two looks at a connection."""
+    first_retry: float = 0.5
+    longest_retry: float = 30.0
+    overlap: float = 3.0
+    """How long a connection that was replaced may still acknowledge what it brought."""
+
+    def backoff(self, tries: int) -> float:
+        """Before the next try."""
+        return random.uniform(0.5, 1.0) * min(self.longest_retry, self.first_retry * 2.0 ** min(tries, 10))
+
+
+class SlackSocket:
+    """Threadwise in one workspace."""
+
+    def __init__(
+        self,
+        web: SlackWeb,
+        app_token: str,
+        desk: Desk,
+        owns: Owns,
+        patience: Patience = Patience(),
+    ) -> None:
+        self._web, self._app_token, self._desk, self._owns, self._patience = web, app_token, desk, owns, patience
+        self._current: _Connection | None = None
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    @property
+    def connected(self) -> bool:
+        """Whether events come in."""
+        return self._current is not None and self._current.alive()
+
+    async def run(self) -> None:
+        """Takes events until it is cancelled, over connections that come and go. Raises `ConfigError` for a token
+        that Slack refuses."""
+        app: AsyncApp | None = None
+        tries = 0
+        try:
+            while True:
+                try:
+                    app = app or await self._app()
+                    fresh = await self._connect(app)
+                except ChannelError as error:
+                    if self._web.refusal is not None:
+                        raise self._web.refusal from error
+                    log.warning("Slack cannot be reached: %s", error)
+                    tries += 1
+                    await asyncio.sleep(self._patience.backoff(tries))
+                    continue
+                tries = 0
+                self._replace(fresh)
+                await fresh.until_it_ends(self._patience.look)
+        finally:
+            self._replace(None)
+            if self._leaving:
+                await asyncio.wait(self._leaving)
+
+    async def _app(self) -> AsyncApp:
+        me = await self._web.me()
+        intake = Intake(self._desk, Names(self._web), self._owns, team=me.team, me=me.user)
+        app = AsyncApp(client=self._web.client, process_before_response=True)
+
+        async def hear(event: Json) -> None:
+            await intake.hear(event)
+
+        app.event("app_mention")(hear)
+        app.event("message")(hear)
+        # Bolt does not acknowledge what it knows no listener for, and Slack sends it again and again.
+        app.event(EVERYTHING)(_ignore)
+        return app
+
+    async def _connect(self, app: AsyncApp) -> _Connection:
+        connection = _Connection(app, self._app_token, self._patience)
+        try:
+            await asyncio.wait_for(connection.open(), self._patience.hello)
+        except BaseException as error:
+            await connection.close()
+            if isinstance(error, TimeoutError):
+                raise ChannelError("no connection was made in time") from error
+            raise
+        return connection
+
+    def _replace(self, fresh: _Connection | None) -> None:
+        before, self._current = self._current, fresh
+        if before is not None:
+            task = asyncio.create_task(before.leave(self._patience.overlap if fresh else 0.0))
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+
+
+class _Connection(AsyncSocketModeHandler):
+    """One WebSocket, from its address to its end; it is never opened again."""
+
+    def __init__(self, app: AsyncApp, app_token: str, patience: Patience) -> None:
+        super().__init__(app, app_token, logger=_sdk_log(), ping_interval=patience.ping)
+        self._web_client = app.client
+        self._greeted, self._over = asyncio.Event(), asyncio.Event()
+        self._silence = 3 * patience.ping
+        self._heard = time.monotonic()
+        self._pong: float | None = None
+        # What slack_sdk would do by itself: open the next connection in the place of this one.
+        self.client.default_auto_reconnect_enabled = False
+        self.client.connect_to_new_endpoint = self._end  # type: ignore[method-assign]
+        self.client.message_listeners.append(self._note)
+        self.client.on_close_listeners.append(self._closed)
+
+    async def open(self) -> None:
+        """Until Slack has said hello. Raises `ChannelError`, or `ConfigError` for a token that Slack refuses."""
+        try:
+            reply = await self._web_client.apps_connections_open(app_token=self.app_token)
+        except SlackApiError as error:
+            reason = str(error.response.get("error") or error.response.status_code)
+            if reason in REFUSED:
+                wanted = "it is made under Basic Information, with the scope connections:write"
+                raise ConfigError(f"Slack refuses SLACK_APP_TOKEN ({reason}): {wanted}.") from error
+            raise ChannelError(f"no address for a connection ({reason}).") from error
+        except Exception as error:  # aiohttp's many
+            raise ChannelError(f"no address for a connection ({type(error).__name__}).") from error
+        self.client.wss_uri = str(reply["url"])
+        await self.client.connect()  # type: ignore[no-untyped-call]
+        await self._greeted.wait()
+
+    def alive(self) -> bool:
+        """Whether it is open and something came over it lately."""
+        if self.client.last_ping_pong_time != self._pong:
+            self._pong, self._heard = self.client.last_ping_pong_time, time.monotonic()
+        session = self.client.current_session
+        is_open = session is not None and not session.closed and not self._over.is_set()
+        return is_open and time.monotonic() - self._heard < self._silence
+
+    async def until_it_ends(self, look: float) -> None:
+        """Returns when it has ended, or when Slack says that it is about to."""
+        while self.alive():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._over.wait(), look)
+
+    async def leave(self, after: float) -> None:
+        """Closes it when what it brought is acknowledged."""
+        await asyncio.sleep(after)
+        await self.close()
+
+    async def close(self) -> None:
+        """For good."""
+        with suppress(Exception):  # a connection that is broken cannot be closed in order
+            await self.client.close()  # type: ignore[no-untyped-call]
+
+    async def _end(self, force: bool = False) -> None:
+        self._over.set()
+
+    async def _closed(self, _: object) -> None:
+        self._over.set()
+
+    async def _note(self, _: object, message: Json, __: str | None = None) -> None:
+        self._heard = time.monotonic()
+        if message.get("type") == "hello":
+            self._greeted.set()
+
+
+async def _ignore() -> None:
+    """For events that the app is subscribed to and that mean nothing here."""
+
+
+def _sdk_log() -> logging.Logger:
+    logger = logging.getLogger("slack_sdk.socket_mode")
+    if _is_news not in logger.filters:
+        logger.addFilter(_is_news)
+    return logger
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """A connection that fails is our own news, and told without its address, which is a ticket."""
+    return not str(record.msg).startswith("Failed to connect")

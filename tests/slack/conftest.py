@@ -1,0 +1,108 @@
+"""Threadwise on a local Slack: the real slack-bolt, dispatcher and SQLite, a scripted model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from adapters.dispatcher import Dispatcher
+from adapters.ports import ThreadKey
+from adapters.rules import Rules
+from adapters.slack.channel import SlackChannel
+from adapters.slack.web import SlackWeb
+from adapters.slack_socket import Patience, SlackSocket
+from adapters.store import SqlConversationStore
+from bot.wiring import in_line
+from core.gpu import Gpu
+from core.pipeline import Pipeline
+from core.prompts import GEMMA3
+from core.window import MAX_TURNS
+from tests.fakes import HERON, KESTREL, LEAVE, ScriptedModel, ScriptedRetriever
+from tests.slack_server import ASKER, BOT_USER, TEAM, SlackServer
+from tests.slack_server.server import APP_TOKEN, BOT_TOKEN
+
+QUICK = Rules(heartbeat=0.2, position_every=0.2, resumes_per_second=1000, settling=0.05, first_retry=0.02, free_bytes=0)
+HASTY = Patience(hello=0.5, ping=0.2, look=0.02, first_retry=0.02, longest_retry=0.1, overlap=0.05)
+AT = f"<@{BOT_USER}>"
+
+
+class Quill:
+    """The bot, on a database that outlives it."""
+
+    def __init__(self, slack: SlackServer, path: Path, model: ScriptedModel) -> None:
+        self.slack, self.path, self.model = slack, path, model
+        self.retriever = ScriptedRetriever(KESTREL, HERON, LEAVE)
+        self.pace: float | None = 0.02
+        self.web = SlackWeb(BOT_TOKEN, slack.api_url)
+
+    async def start(self) -> None:
+        self.store = await SqlConversationStore.open(self.path)
+        pipeline = Pipeline(model=self.model, retriever=self.retriever, manners=GEMMA3, names=("Quill",))
+        self.dispatcher = Dispatcher(self.store, in_line(pipeline), Gpu(16), MAX_TURNS, rules=QUICK)
+        self.web = SlackWeb(BOT_TOKEN, self.slack.api_url)
+        channel = SlackChannel(self.web)
+        channel.shortest_pace = self.pace or channel.shortest_pace
+        self.dispatcher.attach(channel)
+        await self.dispatcher.start()
+        self.socket = SlackSocket(self.web, APP_TOKEN, self.dispatcher, self._owns, HASTY)
+        self.running = asyncio.create_task(self.socket.run())
+
+    async def _owns(self, thread: ThreadKey) -> bool:
+        return await self.store.last_turn(thread) is not None
+
+    async def connected(self) -> None:
+        await self.slack.until(lambda: self.socket.connected)
+
+    async def stop(self) -> None:
+        self.running.cancel()
+        with suppress(asyncio.CancelledError):
+            await self.running
+        await self.dispatcher.close(0)
+        await self.store.close()
+
+    async def at_rest(self) -> None:
+        """Until nothing is on its way: all that was said is acknowledged, and every job has ended."""
+        await self.slack.until(
+            lambda: (
+                all(delivery.done.is_set() for delivery in self.slack.sockets.deliveries)
+                and not self.dispatcher._tickets
+            )
+        )
+
+    async def hears(self, text: str, channel: str = "C1", thread: str | None = None, user: str = ASKER) -> str:
+        """Somebody says something, and everything has been said to it; the `ts` of what they said."""
+        ts = self.slack.says(user, channel, text, thread)
+        await asyncio.sleep(0)
+        await self.at_rest()
+        return ts
+
+    def asked(self) -> list[str]:
+        """What the model was given to answer, each time."""
+        return [request.messages[-1].content for request in self.model.asked("generate")]
+
+    def key(self, thread: str, channel: str = "C1") -> ThreadKey:
+        return ThreadKey(platform="slack", workspace=TEAM, channel=channel, thread=thread)
+
+
+@pytest.fixture
+async def slack() -> AsyncIterator[SlackServer]:
+    async with SlackServer() as slack:
+        yield slack
+
+
+@pytest.fixture
+def model() -> ScriptedModel:
+    return ScriptedModel()
+
+
+@pytest.fixture
+async def quill(slack: SlackServer, model: ScriptedModel, tmp_path: Path) -> AsyncIterator[Quill]:
+    quill = Quill(slack, tmp_path / "conversations.db", model)
+    await quill.start()
+    await quill.connected()
+    yield quill
+    await quill.stop()

@@ -1,0 +1,98 @@
+"""Asking on Slack: in channels, threads and direct messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fakes import ScriptedModel
+from tests.slack.conftest import AT, Quill
+from tests.slack_server import ASKER, BOT, BOT_USER, OTHER_BOT, SECOND, Fault, SlackServer
+
+OIL = "It takes **0.8 L** of oil [1]."
+FILTER = "Change it every 90 days [1]."
+
+
+def says(model: ScriptedModel, *answers: str, rewrites: tuple[str, ...] = ()) -> None:
+    model.replies["generate"].extend(answers)
+    model.replies["rewrite"].extend(rewrites)
+
+
+async def test_a_mention_is_answered_in_its_thread_and_a_follow_up_needs_none(
+    slack: SlackServer, quill: Quill, model: ScriptedModel
+):
+    says(model, OIL, FILTER, rewrites=("How often is the filter of the Kestrel pump changed?",))
+    asked = await quill.hears(f"{AT} How much oil does the Kestrel pump take?")
+    await quill.hears("and the filter?", thread=asked)
+    first, second = slack.shown("C1", asked)
+    assert first.startswith("It takes *0.8 L* of oil [1].")
+    assert second.startswith("Change it every 90 days [1].")
+    assert "[1] Page d1 (d1.md)" in first
+    assert quill.retriever.queries[0] == "How much oil does the Kestrel pump take?"
+    assert "How often is the filter of the Kestrel pump changed?" in quill.retriever.queries
+    posts = slack.calls_of("chat.postMessage")
+    assert [post.args["thread_ts"] for post in posts] == [asked, asked]
+
+
+async def test_a_direct_message_needs_no_mention(slack: SlackServer, quill: Quill, model: ScriptedModel):
+    says(model, OIL)
+    asked = await quill.hears("How much oil does the Kestrel pump take?", "D1")
+    assert slack.shown("D1", asked)[0].startswith("It takes *0.8 L* of oil [1].")
+
+
+async def test_a_mention_in_a_thread_of_others_is_answered_there(
+    slack: SlackServer, quill: Quill, model: ScriptedModel
+):
+    says(model, OIL)
+    root = await quill.hears("Our pump hums.", user=SECOND)
+    await quill.hears(f"{AT} How much oil does the Kestrel pump take?", thread=root)
+    assert len(slack.shown("C1", root)) == 1
+
+
+@pytest.mark.parametrize("channel", ["C1", "G1"])
+async def test_what_is_not_for_the_bot_is_left_alone(
+    slack: SlackServer, quill: Quill, model: ScriptedModel, channel: str
+):
+    root = await quill.hears("How much oil does the Kestrel pump take?", channel)
+    await quill.hears("anybody?", channel, thread=root)
+    assert not slack.calls_of("chat.postMessage")
+    assert not model.requests
+
+
+async def test_a_message_that_names_only_somebody_else_is_for_them(
+    slack: SlackServer, quill: Quill, model: ScriptedModel
+):
+    says(model, OIL, FILTER, rewrites=("filter of the Kestrel pump",))
+    asked = await quill.hears(f"{AT} How much oil does the Kestrel pump take?")
+    await quill.hears(f"<@{SECOND}> can you check?", thread=asked)
+    assert len(slack.shown("C1", asked)) == 1
+    await quill.hears(f"{AT} <@{SECOND}> and the filter?", thread=asked)
+    assert len(slack.shown("C1", asked)) == 2
+
+
+async def test_bots_and_the_own_messages_are_not_answered(slack: SlackServer, quill: Quill, model: ScriptedModel):
+    for fields in ({"bot_id": OTHER_BOT}, {"bot_id": BOT}, {"subtype": "bot_message", "bot_id": OTHER_BOT}):
+        for _ in range(10):
+            slack.says(ASKER, "D1", f"{AT} how much oil?", **fields)
+    slack.says(BOT_USER, "D1", "how much oil?")
+    slack.says("USLACKBOT", "D1", "how much oil?")
+    await quill.at_rest()
+    assert not model.requests
+    assert all(delivery.acked for delivery in slack.sockets.deliveries)
+
+
+async def test_names_of_people_and_channels_are_readable(slack: SlackServer, quill: Quill, model: ScriptedModel):
+    says(model, OIL)
+    typed = "is a &lt; b on <https://x.example/p?a=1&amp;b=2|the page>, see <#C2|> <#G1|> and ask <@U0SECOND> :wave:"
+    asked = await quill.hears(f"{AT} {typed}")
+    (turn,) = await quill.store.turns(quill.key(asked))
+    assert turn.typed == "is a < b on the page (https://x.example/p?a=1&b=2), see #ops #G1 and ask @Second :wave:"
+    assert turn.author == "Asker"
+
+
+async def test_an_event_waits_for_no_name(slack: SlackServer, quill: Quill, model: ScriptedModel):
+    says(model, OIL)
+    slack.script("users.info", Fault(end="hang"), Fault(end="hang"))
+    asked = await quill.hears(f"{AT} How much oil does <@{SECOND}>'s Kestrel pump take?")
+    (turn,) = await quill.store.turns(quill.key(asked))
+    assert (turn.author, turn.typed) == (ASKER, f"How much oil does @{SECOND}'s Kestrel pump take?")
+    assert all(delivery.seconds < 3 for delivery in slack.sockets.deliveries)
