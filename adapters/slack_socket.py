@@ -18,6 +18,8 @@ from typing import Final
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_bolt.app.async_app import AsyncApp
 from slack_sdk.errors import SlackApiError
+from slack_sdk.socket_mode.aiohttp import SocketModeClient
+from slack_sdk.socket_mode.request import SocketModeRequest
 
 from adapters.slack.intake import Desk, Intake, Owns
 from adapters.slack.names import Names
@@ -143,6 +145,12 @@ class _Connection(AsyncSocketModeHandler):
         self.client.connect_to_new_endpoint = self._end  # type: ignore[method-assign]
         self.client.message_listeners.append(self._note)
         self.client.on_close_listeners.append(self._closed)
+
+    async def handle(self, client: SocketModeClient, req: SocketModeRequest) -> None:  # type: ignore[override]
+        try:
+            await super().handle(client, req)
+        except Exception as error:  # noqa: BLE001 - of a connection that ended meanwhile
+            log.info("An event could not be acknowledged, so that it comes again: %s", type(error).__name__)
 
     async def open(self) -> None:
         """Until Slack has said hello. Raises `ChannelError`, or `ConfigError` for a token that Slack refuses."""

@@ -26,7 +26,7 @@ from tests.slack_server import ASKER, BOT_USER, TEAM, SlackServer
 from tests.slack_server.server import APP_TOKEN, BOT_TOKEN
 
 QUICK = Rules(heartbeat=0.2, position_every=0.2, resumes_per_second=1000, settling=0.05, first_retry=0.02, free_bytes=0)
-HASTY = Patience(hello=0.5, ping=0.2, look=0.02, first_retry=0.02, longest_retry=0.1, overlap=0.05)
+HASTY = Patience(hello=1.5, ping=0.3, look=0.02, first_retry=0.02, longest_retry=0.1, overlap=0.5)
 AT = f"<@{BOT_USER}>"
 
 
@@ -55,7 +55,7 @@ class Quill:
         return await self.store.last_turn(thread) is not None
 
     async def connected(self) -> None:
-        await self.slack.until(lambda: self.socket.connected)
+        await self.slack.until(lambda: self.socket.connected, 10)
 
     async def stop(self) -> None:
         self.running.cancel()
