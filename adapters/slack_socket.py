@@ -21,8 +21,9 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
 
-from adapters.slack.intake import Desk, Intake, Owns
-from adapters.slack.names import Names
+from adapters.slack.channel import SlackChannel
+from adapters.slack.intake import Conversations, Desk, Intake
+from adapters.slack.setup import SlackSetup
 from adapters.slack.web import Json, SlackWeb
 from core.errors import ChannelError, ConfigError
 
@@ -53,17 +54,14 @@ class Patience:
 
 
 class SlackSocket:
-    """Threadwise in one workspace."""
+    """The bot in one workspace. `channel` is attached to the dispatcher, then `run` runs until it is cancelled."""
 
     def __init__(
-        self,
-        web: SlackWeb,
-        app_token: str,
-        desk: Desk,
-        owns: Owns,
-        patience: Patience = Patience(),
+        self, setup: SlackSetup, desk: Desk, conversations: Conversations, patience: Patience = Patience()
     ) -> None:
-        self._web, self._app_token, self._desk, self._owns, self._patience = web, app_token, desk, owns, patience
+        self._setup, self._desk, self._conversations, self._patience = setup, desk, conversations, patience
+        self._web = SlackWeb(setup.bot_token, setup.api_base_url)
+        self.channel = SlackChannel(self._web)
         self._current: _Connection | None = None
         self._leaving: set[asyncio.Task[None]] = set()
 
@@ -99,7 +97,7 @@ class SlackSocket:
 
     async def _app(self) -> AsyncApp:
         me = await self._web.me()
-        intake = Intake(self._desk, Names(self._web), self._owns, team=me.team, me=me.user)
+        intake = Intake(self._setup, self._web, self._desk, self._conversations, team=me.team, me=me.user)
         app = AsyncApp(client=self._web.client, process_before_response=True)
 
         async def hear(event: Json) -> None:
@@ -112,7 +110,7 @@ class SlackSocket:
         return app
 
     async def _connect(self, app: AsyncApp) -> _Connection:
-        connection = _Connection(app, self._app_token, self._patience)
+        connection = _Connection(app, self._setup.app_token, self._patience)
         try:
             await asyncio.wait_for(connection.open(), self._patience.hello)
         except BaseException as error:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from adapters.dispatcher import Dispatcher
 from adapters.ports import ThreadKey
 from adapters.rules import Rules
-from adapters.slack.channel import SlackChannel
-from adapters.slack.web import SlackWeb
+from adapters.slack.setup import SlackSetup
 from adapters.slack_socket import Patience, SlackSocket
 from adapters.store import SqlConversationStore
 from bot.wiring import in_line
@@ -36,23 +37,26 @@ class Quill:
     def __init__(self, slack: SlackServer, path: Path, model: ScriptedModel) -> None:
         self.slack, self.path, self.model = slack, path, model
         self.retriever = ScriptedRetriever(KESTREL, HERON, LEAVE)
-        self.pace: float | None = 0.02
-        self.web = SlackWeb(BOT_TOKEN, slack.api_url)
+        self.pace = 0.02
+        self.setup = SlackSetup(bot_token=BOT_TOKEN, app_token=APP_TOKEN, api_base_url=slack.api_url)
+        self.desk: Callable[[Dispatcher], Any] = lambda dispatcher: dispatcher
 
     async def start(self) -> None:
         self.store = await SqlConversationStore.open(self.path)
         pipeline = Pipeline(model=self.model, retriever=self.retriever, manners=GEMMA3, names=("Quill",))
         self.dispatcher = Dispatcher(self.store, in_line(pipeline), Gpu(16), MAX_TURNS, rules=QUICK)
-        self.web = SlackWeb(BOT_TOKEN, self.slack.api_url)
-        channel = SlackChannel(self.web)
-        channel.shortest_pace = self.pace or channel.shortest_pace
-        self.dispatcher.attach(channel)
+        self.socket = SlackSocket(self.setup, self.desk(self.dispatcher), self.store, HASTY)
+        self.socket.channel.shortest_pace = self.pace
+        self.dispatcher.attach(self.socket.channel)
         await self.dispatcher.start()
-        self.socket = SlackSocket(self.web, APP_TOKEN, self.dispatcher, self._owns, HASTY)
         self.running = asyncio.create_task(self.socket.run())
 
-    async def _owns(self, thread: ThreadKey) -> bool:
-        return await self.store.last_turn(thread) is not None
+    async def restart(self, **changes: Any) -> None:
+        """Stops it and starts it again, with another setup."""
+        await self.stop()
+        self.setup = replace(self.setup, **changes)
+        await self.start()
+        await self.connected()
 
     async def connected(self) -> None:
         await self.slack.until(lambda: self.socket.connected, 10)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from adapters.addressing import FollowUps
 from tests.fakes import ScriptedModel
 from tests.slack.conftest import AT, Quill
 from tests.slack_server import ASKER, BOT, BOT_USER, OTHER_BOT, SECOND, Fault, SlackServer
 
+STAFF = "U0STAFF"
 OIL = "It takes **0.8 L** of oil [1]."
 FILTER = "Change it every 90 days [1]."
 
@@ -96,3 +98,51 @@ async def test_an_event_waits_for_no_name(slack: SlackServer, quill: Quill, mode
     (turn,) = await quill.store.turns(quill.key(asked))
     assert (turn.author, turn.typed) == (ASKER, f"How much oil does @{SECOND}'s Kestrel pump take?")
     assert all(delivery.seconds < 3 for delivery in slack.sockets.deliveries)
+
+
+async def test_a_thread_that_the_bot_was_called_into_is_not_its_own(
+    slack: SlackServer, quill: Quill, model: ScriptedModel
+):
+    says(model, OIL)
+    root = await quill.hears("Our pump hums.", user=SECOND)
+    await quill.hears(f"{AT} How much oil does the Kestrel pump take?", thread=root)
+    await quill.hears("Mine hums as well.", thread=root)
+    assert len(slack.shown("C1", root)) == 1
+
+
+@pytest.mark.parametrize(("follow_ups", "answered"), [("always", [1, 2]), ("asker", [0, 1]), ("mention", [0, 0])])
+async def test_the_operator_decides_who_may_ask_on(
+    slack: SlackServer, quill: Quill, model: ScriptedModel, follow_ups: str, answered: list[int]
+):
+    await quill.restart(follow_ups=FollowUps(follow_ups))
+    says(model, OIL, FILTER, FILTER, rewrites=("filter of the Kestrel pump",) * 2)
+    asked = await quill.hears(f"{AT} How much oil does the Kestrel pump take?")
+    await quill.hears("and its filter?", thread=asked, user=SECOND)
+    by_second = len(slack.shown("C1", asked)) - 1
+    await quill.hears("and the filter?", thread=asked, user=ASKER)
+    assert [by_second, len(slack.shown("C1", asked)) - 1] == answered
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize(("user", "said"), [(ASKER, "Solved, thanks!"), (STAFF, "Let me look into it.")])
+async def test_when_people_have_taken_over_the_bot_is_silent_until_it_is_mentioned(
+    slack: SlackServer, quill: Quill, model: ScriptedModel, user: str, said: str, restarted: bool
+):
+    await quill.restart(staff=frozenset({STAFF}))
+    says(model, OIL, FILTER, FILTER, rewrites=("filter of the Kestrel pump",) * 2)
+    asked = await quill.hears(f"{AT} How much oil does the Kestrel pump take?")
+    await quill.hears(said, thread=asked, user=user)
+    if restarted:
+        await quill.restart()
+    await quill.hears("and the filter?", thread=asked)
+    assert len(slack.shown("C1", asked)) == 1
+    await quill.hears(f"{AT} and the filter?", thread=asked)
+    assert len(slack.shown("C1", asked)) == 2
+
+
+async def test_only_the_channels_of_the_list_are_answered_in(slack: SlackServer, quill: Quill, model: ScriptedModel):
+    await quill.restart(channels=frozenset({"C2"}), direct_messages=False)
+    says(model, OIL)
+    for channel in ("C1", "D1", "C2"):
+        asked = await quill.hears(f"{AT} How much oil does the Kestrel pump take?", channel)
+        assert len(slack.shown(channel, asked)) == (channel == "C2")

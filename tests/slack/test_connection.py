@@ -10,12 +10,10 @@ import pytest
 
 from adapters.jobs import Admitted
 from adapters.ports import Inbound
-from adapters.slack_socket import SlackSocket
 from core.errors import ConfigError, DataDirError
 from tests.fakes import ScriptedModel
-from tests.slack.conftest import AT, HASTY, Quill
+from tests.slack.conftest import AT, Quill
 from tests.slack_server import ASKER, Fault, SlackServer, busy
-from tests.slack_server.server import APP_TOKEN
 
 QUESTION = f"{AT} How much oil does the Kestrel pump take?"
 ANSWER = "It takes 0.8 L of oil [1]."
@@ -140,11 +138,9 @@ class Shut:
 
 
 async def test_what_could_not_be_stored_is_not_acknowledged_and_comes_again(slack: SlackServer, quill: Quill):
-    quill.running.cancel()
     slack.sockets.ack_seconds = 1.0
-    socket = SlackSocket(quill.web, APP_TOKEN, Shut(quill.dispatcher, times=2), quill._owns, HASTY)
-    quill.running = asyncio.create_task(socket.run())
-    await slack.until(lambda: socket.connected and slack.sockets.connected == 1)
+    quill.desk = lambda dispatcher: Shut(dispatcher, times=2)
+    await quill.restart()
     await asks(quill)
     mention, message = slack.sockets.deliveries[:2]
     assert (len(mention.sent), len(message.sent)) == (2, 2)

@@ -1,0 +1,24 @@
+"""What the operator decides for Slack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from adapters.addressing import FollowUps
+from adapters.slack.web import DEFAULT_URL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlackSetup:
+    """Empty sets allow everybody and everything."""
+
+    bot_token: str = field(repr=False)
+    app_token: str = field(repr=False)
+    api_base_url: str = DEFAULT_URL
+    """Of the Web API; the address of the socket comes from there."""
+    follow_ups: FollowUps = FollowUps.ALWAYS
+    channels: frozenset[str] = frozenset()
+    """Ids of the channels in which the bot answers."""
+    staff: frozenset[str] = frozenset()
+    """Ids of people. When one of them speaks in a thread, the bot says no more there until it is mentioned."""
+    direct_messages: bool = True
