@@ -89,7 +89,10 @@ class SlackSocket:
                     continue
                 tries = 0
                 self._replace(fresh)
-                await fresh.until_it_ends(self._patience.look)
+                while fresh.alive():
+                    if self._web.refusal is not None:
+                        raise self._web.refusal
+                    await fresh.a_while(self._patience.look)
         finally:
             self._replace(None)
             if self._leaving:
@@ -98,7 +101,7 @@ class SlackSocket:
     async def _app(self) -> AsyncApp:
         me = await self._web.me()
         intake = Intake(self._setup, self._web, self._desk, self._conversations, team=me.team, me=me.user)
-        app = AsyncApp(client=self._web.client, process_before_response=True)
+        app = AsyncApp(client=self._web.client, logger=_bolt_log(), process_before_response=True)
 
         async def hear(event: Json) -> None:
             await intake.hear(event)
@@ -174,11 +177,10 @@ class _Connection(AsyncSocketModeHandler):
         is_open = session is not None and not session.closed and not self._over.is_set()
         return is_open and time.monotonic() - self._heard < self._silence
 
-    async def until_it_ends(self, look: float) -> None:
-        """Returns when it has ended, or when Slack says that it is about to."""
-        while self.alive():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._over.wait(), look)
+    async def a_while(self, seconds: float) -> None:
+        """Returns sooner when it has ended, or when Slack says that it is about to."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._over.wait(), seconds)
 
     async def leave(self, after: float) -> None:
         """Closes it when what it brought is acknowledged."""
@@ -204,6 +206,13 @@ class _Connection(AsyncSocketModeHandler):
 
 async def _ignore() -> None:
     """For events that the app is subscribed to and that mean nothing here."""
+
+
+def _bolt_log() -> logging.Logger:
+    # Its warnings quote whole events.
+    logger = logging.getLogger("slack_bolt")
+    logger.setLevel(logging.ERROR)
+    return logger
 
 
 def _sdk_log() -> logging.Logger:

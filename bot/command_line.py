@@ -30,7 +30,7 @@ examples:
   threadwise ingest docs/ README.md      read documents into the index
   threadwise chat                        ask about them, in the terminal
   threadwise chat --docs docs/           both: read what has changed, then ask
-  threadwise run                         answer on Discord, with DISCORD_BOT_TOKEN set
+  threadwise run                         answer on Discord and Slack
   threadwise doctor                      check model, index, tokens and permissions
   threadwise eval FILE --docs docs/      measure what follow-ups find
   echo 'How do I install it?' | threadwise chat
@@ -60,6 +60,7 @@ With --docs a relevant id is path#Heading, with the path inside DIR; with --corp
 _RUN_EXAMPLES: Final = """\
 examples:
   DISCORD_BOT_TOKEN=... threadwise run       see docs/discord.md for the token
+  SLACK_BOT_TOKEN=... SLACK_APP_TOKEN=... threadwise run       see docs/slack.md
 
 Documents are read before, with `threadwise ingest`. Questions that are under way when it is stopped get 20 s to
 be answered; the rest go on at the next start.

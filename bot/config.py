@@ -10,7 +10,7 @@ import difflib
 import io
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
@@ -22,7 +22,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from adapters.addressing import FollowUps
 from core.errors import ConfigError
 
-OUR_PREFIXES: Final = ("LLM_", "EMBEDDING_", "REWRITE", "RETRIEVAL_", "DISCORD_")
+OUR_PREFIXES: Final = ("LLM_", "EMBEDDING_", "REWRITE", "RETRIEVAL_", "DISCORD_", "SLACK_")
 """Whose they are is plain; other names are ours only if they are close to one."""
 LOCAL: Final = "local"
 ENDPOINT: Final = "endpoint"
@@ -112,7 +112,26 @@ def _checked_scopes(value: object) -> object:
     return scopes
 
 
+def _checked_names(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    names = frozenset(part.strip() for part in value.split(",") if part.strip())
+    if not all(re.fullmatch(r"[A-Z][A-Z0-9]{1,30}", name) for name in names):
+        raise ValueError('must be ids like "C024BE91L", with commas between them: copy them from the details on Slack')
+    return names
+
+
+def _begins_with(prefix: str) -> Callable[[SecretStr], SecretStr]:
+    def check(value: SecretStr) -> SecretStr:
+        if not re.fullmatch(rf"{prefix}[\w-]+", value.get_secret_value().strip()):
+            raise ValueError(f'must be a token that begins with "{prefix}"')
+        return SecretStr(value.get_secret_value().strip())
+
+    return check
+
+
 Ids = Annotated[frozenset[int], BeforeValidator(_checked_ids)]
+SlackIds = Annotated[frozenset[str], BeforeValidator(_checked_names)]
 
 
 class Settings(BaseModel):
@@ -188,6 +207,20 @@ class Settings(BaseModel):
     """Forums in which each new post is answered."""
     discord_private_messages: bool = Field(True, alias="DISCORD_PRIVATE_MESSAGES")
 
+    slack_bot_token: Annotated[SecretStr, AfterValidator(_begins_with("xoxb-"))] | None = Field(
+        None, alias="SLACK_BOT_TOKEN"
+    )
+    slack_app_token: Annotated[SecretStr, AfterValidator(_begins_with("xapp-"))] | None = Field(
+        None, alias="SLACK_APP_TOKEN"
+    )
+    slack_api_base_url: Url = Field("https://slack.com/api", alias="SLACK_API_BASE_URL")
+    """Of the Web API; other than the default for GovSlack or a proxy."""
+    slack_channels: SlackIds = Field(frozenset(), alias="SLACK_CHANNELS")
+    """Where the bot answers; empty: wherever it is a member."""
+    slack_staff: SlackIds = Field(frozenset(), alias="SLACK_STAFF")
+    """Whose word in a thread makes the bot silent there."""
+    slack_direct_messages: bool = Field(True, alias="SLACK_DIRECT_MESSAGES")
+
 
 KEYS: Final = {str(field.alias): name for name, field in Settings.model_fields.items()}
 
@@ -207,6 +240,8 @@ def load(environment: Mapping[str, str], dotenv: Mapping[str, str | None] | None
         mistakes += [_mistake(str(detail["loc"][0]), detail["msg"]) for detail in error.errors(include_input=False)]
     if not mistakes and settings.embedding_base_url and not settings.embedding_model:
         mistakes.append("EMBEDDING_MODEL must be set with EMBEDDING_BASE_URL: the index is kept for one model")
+    if not mistakes and (settings.slack_bot_token is None) != (settings.slack_app_token is None):
+        mistakes.append("SLACK_BOT_TOKEN and SLACK_APP_TOKEN must be set together: docs/slack.md tells where they are")
     if mistakes:
         many = f"{len(mistakes)} settings are wrong" if len(mistakes) > 1 else "A setting is wrong"
         raise ConfigError(f"{many}: {'; '.join(mistakes)}. See .env.example for all settings.")

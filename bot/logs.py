@@ -23,6 +23,8 @@ _CHATTY: Final = (
     "markdown_it",
     "discord",
     "aiohttp",
+    "slack_bolt",
+    "slack_sdk",
 )
 _SECRET: Final = re.compile(
     r"xox[a-z]-[\w-]+|xapp-[\w-]+|sk-[\w-]{8,}|(?<=Bearer )[^\s'\"]+|(?<=://)[^/\s@]+(?=@)|[\w-]{23,28}\.[\w-]{6}\.[\w-]{27,}"

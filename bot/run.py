@@ -9,6 +9,7 @@ from rich.console import Console
 
 from adapters.discord.setup import DiscordSetup
 from adapters.ports import Channel
+from adapters.slack.setup import SlackSetup
 from bot.commands import NO_DOCUMENTS, serve_metrics, telling
 from bot.config import Settings
 from bot.liveness import watched
@@ -16,7 +17,10 @@ from bot.shutdown import until_asked_to_stop
 from bot.wiring import IN_THREADS, App, open_app, outdated_index
 from core.errors import ConfigError
 
-NO_TOKEN: Final = "No chat platform has a token: set DISCORD_BOT_TOKEN (see docs/discord.md)."
+NO_TOKEN: Final = (
+    "No chat platform has a token: set DISCORD_BOT_TOKEN (see docs/discord.md), or SLACK_BOT_TOKEN and "
+    "SLACK_APP_TOKEN (see docs/slack.md)."
+)
 
 
 class Platform(Protocol):
@@ -34,7 +38,7 @@ class Platform(Protocol):
 
 async def run(settings: Settings) -> int:
     """Until SIGINT or SIGTERM: 0. Raises `ThreadwiseError` with one line on what is wrong."""
-    if settings.discord_bot_token is None:
+    if settings.discord_bot_token is None and settings.slack_bot_token is None:
         raise ConfigError(NO_TOKEN)
     if settings.metrics_port is not None:
         serve_metrics(settings.metrics_port)
@@ -60,7 +64,24 @@ def _platforms(settings: Settings, app: App) -> list[Platform]:
 
         setup = discord_setup(settings, settings.discord_bot_token.get_secret_value())
         platforms.append(DiscordGateway(setup, app.dispatcher, app.store))
+    if settings.slack_bot_token is not None and settings.slack_app_token is not None:
+        from adapters.slack_socket import SlackSocket  # as above
+
+        tokens = settings.slack_bot_token.get_secret_value(), settings.slack_app_token.get_secret_value()
+        platforms.append(SlackSocket(_slack(settings, *tokens), app.dispatcher, app.store))
     return platforms
+
+
+def _slack(settings: Settings, bot_token: str, app_token: str) -> SlackSetup:
+    return SlackSetup(
+        bot_token=bot_token,
+        app_token=app_token,
+        api_base_url=settings.slack_api_base_url,
+        follow_ups=settings.follow_ups,
+        channels=settings.slack_channels,
+        staff=settings.slack_staff,
+        direct_messages=settings.slack_direct_messages,
+    )
 
 
 def discord_setup(settings: Settings, token: str) -> DiscordSetup:

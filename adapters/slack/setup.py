@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from adapters.addressing import FollowUps
-from adapters.slack.web import DEFAULT_URL
+
+DEFAULT_URL: Final = "https://slack.com/api/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

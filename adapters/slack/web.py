@@ -18,10 +18,9 @@ from core.errors import ChannelBusy, ChannelError, ChannelGone, ConfigError
 log = logging.getLogger(__name__)
 Json = dict[str, Any]
 
-DEFAULT_URL: Final = "https://slack.com/api/"
 SECONDS: Final = 15
 """Of one call."""
-DEFAULT_WAIT: Final = 5.0
+DEFAULT_WAIT: Final = 2.0
 """When Slack asks to wait and does not say how long."""
 
 _READS: Final = ("conversations.", "users.", "files.")
@@ -62,8 +61,10 @@ class Identity:
 class SlackWeb:
     """The Web API with one bot token."""
 
-    def __init__(self, token: str, api_url: str = DEFAULT_URL) -> None:
-        self.client = AsyncWebClient(token=token, base_url=api_url, timeout=SECONDS, retry_handlers=[])
+    def __init__(self, token: str, api_url: str) -> None:
+        self.client = AsyncWebClient(
+            token=token, base_url=f"{api_url.rstrip('/')}/", timeout=SECONDS, retry_handlers=[]
+        )
         self.refusal: ConfigError | None = None
         """Why the token is of no use; no call is made any more."""
         self._me: Identity | None = None

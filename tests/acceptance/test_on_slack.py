@@ -1,0 +1,131 @@
+"""`threadwise run` as a process of its own, on the local Slack."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.acceptance.conftest import Threadwise
+from tests.servers.openai import OpenAIServer
+from tests.servers.replies import Reply
+from tests.slack_server import ASKER, BOT_USER, Fault, SlackServer
+from tests.slack_server.limits import texts_of
+from tests.slack_server.server import APP_TOKEN, BOT_TOKEN
+
+AT = f"<@{BOT_USER}>"
+GUIDE = """\
+# Kestrel agent
+
+## Install on Linux
+
+To install the Kestrel agent on Linux, download the package `kestrel-agent.deb` and run `dpkg -i kestrel-agent.deb`.
+
+## Install on ARM
+
+On ARM install the Kestrel agent from the package `kestrel-agent-arm64.deb`; a Raspberry Pi 4 or newer is needed.
+
+## GPU driver
+
+The Kestrel agent needs the GPU driver 550 or newer on the host; install the driver before the agent.
+
+## Remove
+
+To remove the Kestrel agent run `dpkg -r kestrel-agent`.
+"""
+
+
+@pytest.fixture
+async def slack() -> AsyncIterator[SlackServer]:
+    async with SlackServer() as slack:
+        slack.sockets.retries = (0.0, 1.0, 2.0, 5.0, 10.0)
+        yield slack
+
+
+def settings(slack: SlackServer) -> dict[str, str]:
+    tokens = {"SLACK_BOT_TOKEN": BOT_TOKEN, "SLACK_APP_TOKEN": APP_TOKEN}
+    return tokens | {"SLACK_API_BASE_URL": slack.api_url, "LOG_LEVEL": "INFO"}
+
+
+@asynccontextmanager
+async def running(
+    threadwise: Threadwise, slack: SlackServer, **changes: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    known = len(slack.sockets.hellos)
+    process = await threadwise.start("run", **settings(slack), **changes)
+    try:
+        await slack.until(lambda: process.returncode is not None or len(slack.sockets.hellos) > known, 90)
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        _out, err = await process.communicate()
+        print(err.decode()[-4000:])  # noqa: T201 - shown where a test fails
+
+
+def finals(slack: SlackServer, thread: str, channel: str = "C1") -> list[str]:
+    """What people see of answers that are there in full: those have buttons."""
+    messages = slack.workspace.thread(channel, thread)
+    whole = [m for m in messages if any(b["type"] == "context_actions" for b in m.get("blocks") or [])]
+    return ["\n".join(texts_of(m["blocks"])) for m in whole]
+
+
+async def test_the_story_of_three_turns_with_the_embedded_model(threadwise: Threadwise, slack: SlackServer):
+    (threadwise.directory / "docs" / "agent.md").write_text(GUIDE)
+    embedded = {"LLM_BASE_URL": "", "REWRITER": "", "EMBEDDING_BASE_URL": "", "EMBEDDING_MODEL": ""}
+    embedded["RETRIEVAL_MIN_SIMILARITY"] = "0.2"
+    ingested = await threadwise.run("ingest", "docs", **embedded)
+    assert ingested.code == 0, ingested.err
+    async with running(threadwise, slack, **embedded):
+        thread = slack.says(ASKER, "C1", f"{AT} How do I install the Kestrel agent?")
+        await slack.until(lambda: len(finals(slack, thread)) == 1, 120)
+        assert "agent.md" in finals(slack, thread)[0]
+        slack.says(ASKER, "C1", "and on ARM?", thread)
+        await slack.until(lambda: len(finals(slack, thread)) == 2, 120)
+        assert "arm64" in finals(slack, thread)[1]
+        slack.says(ASKER, "C1", "what about the GPU driver?", thread)
+        await slack.until(lambda: len(finals(slack, thread)) == 3, 120)
+        assert "550" in finals(slack, thread)[2]
+    assert len(slack.shown("C1", thread)) == 3
+    assert not [call for call in slack.calls if call.outcome != "ok"]
+    assert all(delivery.seconds < 3 for delivery in slack.sockets.deliveries)
+
+
+async def test_told_to_stop_it_answers_what_is_under_way_and_ends(
+    threadwise: Threadwise, slack: SlackServer, server: OpenAIServer
+):
+    await threadwise.run("ingest", "docs")
+    server.default = lambda body: Reply(pieces=("It takes ", 1.0, "0.8 L of oil [1]."))
+    async with running(threadwise, slack) as process:
+        thread = slack.says(ASKER, "C1", f"{AT} How much oil does the Kestrel take?")
+        await slack.until(lambda: any("It takes" in text for text in slack.shown("C1", thread)), 20)
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 15) == 0
+        (shown,) = finals(slack, thread)
+        assert "0.8 L of oil [1]." in shown
+
+
+@pytest.mark.parametrize(
+    ("method", "name"), [("auth.test", "SLACK_BOT_TOKEN"), ("apps.connections.open", "SLACK_APP_TOKEN")]
+)
+async def test_a_token_that_slack_refuses_is_one_line_and_an_exit_code(
+    threadwise: Threadwise, slack: SlackServer, method: str, name: str
+):
+    slack.script(method, *[Fault(error="invalid_auth")] * 9)
+    ended = await threadwise.run("run", **settings(slack))
+    assert ended.code == 2
+    assert name in ended.err
+    assert "Traceback" not in ended.err
+    assert len(slack.calls) <= 3
+    assert BOT_TOKEN not in ended.err
+
+
+async def test_one_token_without_the_other_is_a_mistake(threadwise: Threadwise):
+    ended = await threadwise.run("run", SLACK_BOT_TOKEN=BOT_TOKEN)
+    assert ended.code == 2
+    assert "SLACK_APP_TOKEN" in ended.err
+    swapped = await threadwise.run("run", SLACK_BOT_TOKEN=APP_TOKEN, SLACK_APP_TOKEN=BOT_TOKEN)
+    assert 'SLACK_BOT_TOKEN must be a token that begins with "xoxb-"' in swapped.err
