@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +18,11 @@ from adapters.slack.setup import SlackSetup
 from adapters.slack_socket import Patience, SlackSocket
 from adapters.store import SqlConversationStore
 from bot.wiring import in_line
+from core.errors import ConfigError
 from core.gpu import Gpu
 from core.pipeline import Pipeline
 from core.prompts import GEMMA3
+from core.types import ChatRequest, Delta
 from core.window import MAX_TURNS
 from tests.fakes import HERON, KESTREL, LEAVE, ScriptedModel, ScriptedRetriever
 from tests.slack_server import ASKER, BOT_USER, TEAM, SlackServer
@@ -31,10 +33,21 @@ HASTY = Patience(hello=1.5, ping=0.3, look=0.02, first_retry=0.02, longest_retry
 AT = f"<@{BOT_USER}>"
 
 
+class TypingModel(ScriptedModel):
+    """Takes its time between two pieces of text."""
+
+    between = 0.0
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[Delta, None]:
+        async for delta in super().stream(request):
+            await asyncio.sleep(self.between)
+            yield delta
+
+
 class Quill:
     """The bot, on a database that outlives it."""
 
-    def __init__(self, slack: SlackServer, path: Path, model: ScriptedModel) -> None:
+    def __init__(self, slack: SlackServer, path: Path, model: TypingModel) -> None:
         self.slack, self.path, self.model = slack, path, model
         self.retriever = ScriptedRetriever(KESTREL, HERON, LEAVE)
         self.pace = 0.02
@@ -63,7 +76,7 @@ class Quill:
 
     async def stop(self) -> None:
         self.running.cancel()
-        with suppress(asyncio.CancelledError):
+        with suppress(asyncio.CancelledError, ConfigError):
             await self.running
         await self.dispatcher.close(0)
         await self.store.close()
@@ -74,7 +87,8 @@ class Quill:
             lambda: (
                 all(delivery.done.is_set() for delivery in self.slack.sockets.deliveries)
                 and not self.dispatcher._tickets
-            )
+            ),
+            20,
         )
 
     async def hears(self, text: str, channel: str = "C1", thread: str | None = None, user: str = ASKER) -> str:
@@ -99,12 +113,12 @@ async def slack() -> AsyncIterator[SlackServer]:
 
 
 @pytest.fixture
-def model() -> ScriptedModel:
-    return ScriptedModel()
+def model() -> TypingModel:
+    return TypingModel()
 
 
 @pytest.fixture
-async def quill(slack: SlackServer, model: ScriptedModel, tmp_path: Path) -> AsyncIterator[Quill]:
+async def quill(slack: SlackServer, model: TypingModel, tmp_path: Path) -> AsyncIterator[Quill]:
     quill = Quill(slack, tmp_path / "conversations.db", model)
     await quill.start()
     await quill.connected()
