@@ -33,7 +33,7 @@ live: $(VENV)/dev.stamp  ## What a real model makes of the known hard cases: the
 	@$(BIN)/python -m pytest -m live tests/live
 
 chaos: $(VENV)/dev.stamp  ## Kill the bot at every step and at random moments, and judge what is left (about 10 minutes)
-	@$(BIN)/python -m pytest -m "chaos or not chaos" tests/chaos
+	@$(BIN)/python -m pytest -m "chaos or not chaos" tests/chaos tests/slack/test_kill_points.py
 
 bench: $(VENV)/dev.stamp  ## Measure what Threadwise costs beside its models; PARTS="turn search" for some
 	@$(BIN)/python -m bench $(PARTS)

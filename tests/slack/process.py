@@ -1,0 +1,33 @@
+"""`threadwise run`, with short waits, that kills itself when it passes a point.
+
+    python -m tests.slack.process [--at POINT]
+
+Settings come from the environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+import bot.run
+from adapters.fault import arm
+from bot import logs
+from bot.config import from_environment
+from tests.chaos.process import LIMITS, RULES
+
+
+async def run() -> int:
+    settings = from_environment()
+    logs.set_up(settings.log_level)
+    return await bot.run.run(settings)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--at")
+    asked = parser.parse_args()
+    if asked.at:
+        arm(asked.at)
+    vars(bot.run)["IN_THREADS"] = (LIMITS, RULES)
+    raise SystemExit(asyncio.run(run()))
