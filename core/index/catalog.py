@@ -109,6 +109,19 @@ class Catalog:
         return {source: Known(source=source, content_hash=digest, root_id=root) for source, digest, root in rows}
 
     @unbroken
+    async def titles(self, scopes: frozenset[str], limit: int) -> list[str]:
+        """Titles of documents within `scopes`, those with most passages first."""
+        longest = (
+            select(documents.c.title)
+            .where(documents.c.scope.in_(scopes), documents.c.passages > 0)
+            .group_by(documents.c.title)
+            .order_by(func.sum(documents.c.passages).desc(), documents.c.title)
+            .limit(limit)
+        )
+        async with self._database.read() as connection:
+            return list((await connection.execute(longest)).scalars())
+
+    @unbroken
     async def roots(self) -> list[Root]:
         """Every folder that documents came from."""
         async with self._database.read() as connection:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,14 @@ async def test_a_replaced_document_is_found_by_its_new_words_only(index: Index) 
     assert retired == {"public": ["a-0", "b-0"]} or retired == {"public": ["b-0", "a-0"]}
     assert await found(catalog, "zebra") == []
     assert await found(catalog, "giraffe") == ["a-0"]
+
+
+async def test_the_titles_are_those_of_the_scopes_asked_for_the_longest_documents_first(index: Index) -> None:
+    long, short = entry("a", "zebra", "giraffe"), replace(entry("b", "lion"), title="Lions")
+    await index.catalog.replace([short, long, replace(entry("c", "secret", scope="board"), title="Secrets")])
+    assert await index.catalog.titles(PUBLIC, 9) == ["T", "Lions"]
+    assert await index.catalog.titles(PUBLIC, 1) == ["T"]
+    assert await index.catalog.titles(frozenset(), 9) == []
 
 
 async def test_scores_fall_and_are_above_zero(index: Index) -> None:
