@@ -23,6 +23,7 @@ from slack_sdk.socket_mode.request import SocketModeRequest
 
 from adapters.slack.channel import SlackChannel
 from adapters.slack.intake import Conversations, Desk, Intake
+from adapters.slack.pane import Pane, Topics
 from adapters.slack.setup import SlackSetup
 from adapters.slack.web import Json, SlackWeb
 from core.errors import ChannelError, ConfigError
@@ -57,10 +58,16 @@ class SlackSocket:
     """The bot in one workspace. `channel` is attached to the dispatcher, then `run` runs until it is cancelled."""
 
     def __init__(
-        self, setup: SlackSetup, desk: Desk, conversations: Conversations, patience: Patience = Patience()
+        self,
+        setup: SlackSetup,
+        desk: Desk,
+        conversations: Conversations,
+        topics: Topics,
+        patience: Patience = Patience(),
     ) -> None:
         self._setup, self._desk, self._conversations, self._patience = setup, desk, conversations, patience
         self._web = SlackWeb(setup.bot_token, setup.api_base_url)
+        self._pane = Pane(self._web, setup.name, topics)
         self.channel = SlackChannel(self._web)
         self._current: _Connection | None = None
         self._leaving: set[asyncio.Task[None]] = set()
@@ -95,12 +102,13 @@ class SlackSocket:
                     await fresh.a_while(self._patience.look)
         finally:
             self._replace(None)
+            await self._pane.close()
             if self._leaving:
                 await asyncio.wait(self._leaving)
 
     async def _app(self) -> AsyncApp:
         me = await self._web.me()
-        intake = Intake(self._setup, self._web, self._desk, self._conversations, team=me.team, me=me.user)
+        intake = Intake(self._setup, self._web, self._desk, self._conversations, self._pane, team=me.team, me=me.user)
         app = AsyncApp(client=self._web.client, logger=_bolt_log(), process_before_response=True)
 
         async def hear(event: Json) -> None:
@@ -108,6 +116,15 @@ class SlackSocket:
 
         app.event("app_mention")(hear)
         app.event("message")(hear)
+
+        async def opened(event: Json) -> None:
+            await self._pane.opened(event)
+
+        async def started(event: Json) -> None:
+            await self._pane.started(event)
+
+        app.event("app_home_opened")(opened)
+        app.event("assistant_thread_started")(started)
         # Bolt does not acknowledge what it knows no listener for, and Slack sends it again and again.
         app.event(EVERYTHING)(_ignore)
         return app

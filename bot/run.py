@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from rich.console import Console
@@ -16,11 +17,16 @@ from bot.liveness import watched
 from bot.shutdown import until_asked_to_stop
 from bot.wiring import IN_THREADS, App, open_app, outdated_index
 from core.errors import ConfigError
+from core.types import PUBLIC_SCOPE
 
 NO_TOKEN: Final = (
     "No chat platform has a token: set DISCORD_BOT_TOKEN (see docs/discord.md), or SLACK_BOT_TOKEN and "
     "SLACK_APP_TOKEN (see docs/slack.md)."
 )
+
+
+MOST_TOPICS: Final = 100
+"""Titles of documents that a platform is told to show what there is to ask about."""
 
 
 class Platform(Protocol):
@@ -68,8 +74,15 @@ def _platforms(settings: Settings, app: App) -> list[Platform]:
         from adapters.slack_socket import SlackSocket  # as above
 
         tokens = settings.slack_bot_token.get_secret_value(), settings.slack_app_token.get_secret_value()
-        platforms.append(SlackSocket(_slack(settings, *tokens), app.dispatcher, app.store))
+        platforms.append(SlackSocket(_slack(settings, *tokens), app.dispatcher, app.store, _topics(app)))
     return platforms
+
+
+def _topics(app: App) -> Callable[[], Awaitable[list[str]]]:
+    async def topics() -> list[str]:
+        return await app.index.catalog.titles(frozenset({PUBLIC_SCOPE}), MOST_TOPICS)
+
+    return topics
 
 
 def _slack(settings: Settings, bot_token: str, app_token: str) -> SlackSetup:
@@ -81,6 +94,7 @@ def _slack(settings: Settings, bot_token: str, app_token: str) -> SlackSetup:
         channels=settings.slack_channels,
         staff=settings.slack_staff,
         direct_messages=settings.slack_direct_messages,
+        name=settings.bot_name,
     )
 
 

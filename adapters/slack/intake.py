@@ -14,6 +14,7 @@ from adapters.ports import Inbound, StoredTurn, ThreadKey, platform_order
 from adapters.slack.channel import PLATFORM
 from adapters.slack.events import Gone, Json, Rewritten, Said, what_happened
 from adapters.slack.names import Names
+from adapters.slack.pane import Pane
 from adapters.slack.setup import SlackSetup
 from adapters.slack.text import mentioned, readable
 from adapters.slack.web import SlackWeb
@@ -49,9 +50,9 @@ class Intake:
     """For one workspace. The event may be acknowledged when a call returns, and must not be when it raises."""
 
     def __init__(
-        self, setup: SlackSetup, web: SlackWeb, desk: Desk, known: Conversations, *, team: str, me: str
+        self, setup: SlackSetup, web: SlackWeb, desk: Desk, known: Conversations, pane: Pane, *, team: str, me: str
     ) -> None:
-        self._setup, self._web, self._desk, self._known = setup, web, desk, known
+        self._setup, self._web, self._desk, self._known, self._pane = setup, web, desk, known, pane
         self._names = Names(web)
         self._team, self._me = team, me
         self._quiet: OrderedDict[tuple[str, str], bool] = OrderedDict()
@@ -62,7 +63,7 @@ class Intake:
         match what_happened(event, self._me):
             case Said() as said if self._is_open(said):
                 if await self._is_question(said):
-                    await self._desk.admit(await self._inbound(said))
+                    await self._ask(said)
             case Rewritten(message=said):
                 await self._desk.edited(await self._inbound(said))
             case Gone() as gone:
@@ -134,6 +135,12 @@ class Intake:
             self._quiet.popitem(last=False)
 
     # ----------------------------------------------------------------------------------------- submitting
+
+    async def _ask(self, said: Said) -> None:
+        inbound = await self._inbound(said)
+        admitted = await self._desk.admit(inbound)
+        if said.direct and admitted is not None and not admitted.refused:
+            self._pane.working(said.channel, said.thread, inbound.text, first=not said.in_thread)
 
     async def _inbound(self, said: Said) -> Inbound:
         return Inbound(

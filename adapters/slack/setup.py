@@ -24,3 +24,5 @@ class SlackSetup:
     staff: frozenset[str] = frozenset()
     """Ids of people. When one of them speaks in a thread, the bot says no more there until it is mentioned."""
     direct_messages: bool = True
+    name: str = "Threadwise"
+    """Of the bot, as people read it."""

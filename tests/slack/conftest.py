@@ -52,17 +52,21 @@ class Quill:
         self.retriever = ScriptedRetriever(KESTREL, HERON, LEAVE)
         self.pace = 0.02
         self.setup = SlackSetup(bot_token=BOT_TOKEN, app_token=APP_TOKEN, api_base_url=slack.api_url)
+        self.topics = ["Kestrel pump", "Heron valve"]
         self.desk: Callable[[Dispatcher], Any] = lambda dispatcher: dispatcher
 
     async def start(self) -> None:
         self.store = await SqlConversationStore.open(self.path)
         pipeline = Pipeline(model=self.model, retriever=self.retriever, manners=GEMMA3, names=("Quill",))
         self.dispatcher = Dispatcher(self.store, in_line(pipeline), Gpu(16), MAX_TURNS, rules=QUICK)
-        self.socket = SlackSocket(self.setup, self.desk(self.dispatcher), self.store, HASTY)
+        self.socket = SlackSocket(self.setup, self.desk(self.dispatcher), self.store, self._topics, HASTY)
         self.socket.channel.shortest_pace = self.pace
         self.dispatcher.attach(self.socket.channel)
         await self.dispatcher.start()
         self.running = asyncio.create_task(self.socket.run())
+
+    async def _topics(self) -> list[str]:
+        return self.topics
 
     async def restart(self, **changes: Any) -> None:
         """Stops it and starts it again, with another setup."""
