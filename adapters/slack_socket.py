@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,8 +20,11 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
 
+from adapters.slack.actions import Actions, ForgetfulDesk, Memory
 from adapters.slack.channel import SlackChannel
-from adapters.slack.intake import Conversations, Desk, Intake
+from adapters.slack.intake import Intake
+from adapters.slack.listeners import listen
+from adapters.slack.names import Names
 from adapters.slack.pane import Pane, Topics
 from adapters.slack.setup import SlackSetup
 from adapters.slack.web import Json, SlackWeb
@@ -30,7 +32,6 @@ from core.errors import ChannelError, ConfigError
 
 log = logging.getLogger(__name__)
 
-EVERYTHING: Final = re.compile(".*")
 REFUSED: Final = ("invalid_auth", "not_authed", "token_revoked", "account_inactive", "not_allowed_token_type")
 
 
@@ -60,12 +61,12 @@ class SlackSocket:
     def __init__(
         self,
         setup: SlackSetup,
-        desk: Desk,
-        conversations: Conversations,
+        desk: ForgetfulDesk,
+        memory: Memory,
         topics: Topics,
         patience: Patience = Patience(),
     ) -> None:
-        self._setup, self._desk, self._conversations, self._patience = setup, desk, conversations, patience
+        self._setup, self._desk, self._memory, self._patience = setup, desk, memory, patience
         self._web = SlackWeb(setup.bot_token, setup.api_base_url)
         self._pane = Pane(self._web, setup.name, topics)
         self.channel = SlackChannel(self._web)
@@ -107,26 +108,12 @@ class SlackSocket:
                 await asyncio.wait(self._leaving)
 
     async def _app(self) -> AsyncApp:
-        me = await self._web.me()
-        intake = Intake(self._setup, self._web, self._desk, self._conversations, self._pane, team=me.team, me=me.user)
+        me, names = await self._web.me(), Names(self._web)
+        who = {"team": me.team, "me": me.user}
+        intake = Intake(self._setup, self._web, self._desk, self._memory, names, self._pane, **who)
+        actions = Actions(self._setup, self._web, self._desk, self._memory, names, **who)
         app = AsyncApp(client=self._web.client, logger=_bolt_log(), process_before_response=True)
-
-        async def hear(event: Json) -> None:
-            await intake.hear(event)
-
-        app.event("app_mention")(hear)
-        app.event("message")(hear)
-
-        async def opened(event: Json) -> None:
-            await self._pane.opened(event)
-
-        async def started(event: Json) -> None:
-            await self._pane.started(event)
-
-        app.event("app_home_opened")(opened)
-        app.event("assistant_thread_started")(started)
-        # Bolt does not acknowledge what it knows no listener for, and Slack sends it again and again.
-        app.event(EVERYTHING)(_ignore)
+        listen(app, intake, actions, self._pane)
         return app
 
     async def _connect(self, app: AsyncApp) -> _Connection:
@@ -219,10 +206,6 @@ class _Connection(AsyncSocketModeHandler):
         self._heard = time.monotonic()
         if message.get("type") == "hello":
             self._greeted.set()
-
-
-async def _ignore() -> None:
-    """For events that the app is subscribed to and that mean nothing here."""
 
 
 def _bolt_log() -> logging.Logger:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,6 +18,8 @@ from core.types import Answer
 PLATFORM: Final = "slack"
 EVENT: Final = "threadwise_reply"
 """Type of the metadata of our messages."""
+BLOCK: Final = "threadwise"
+_BLOCK_NAME: Final = re.compile(rf"{BLOCK}:([0-9a-f]{{16}}):")
 SHORTEST_PACE: Final = 1.2
 """Seconds between two updates of one message that grows."""
 UPDATE_SECONDS: Final = 1.4
@@ -105,7 +108,15 @@ def _fields(post: Post) -> Json:
             body = post.body
     payload = {"reply_to": post.reply_to, "key": post.key, "part": post.part}
     shown: Json = json.loads(body)
+    # Clicks and shortcuts tell the blocks of their message, and no metadata for sure.
+    shown["blocks"][0]["block_id"] = f"{BLOCK}:{post.key}:{post.part}:{post.phase.value}"
     return shown | {"channel": post.thread.channel, "metadata": {"event_type": EVENT, "event_payload": payload}}
+
+
+def key_in(message: Json) -> str:
+    """The key of the question that a message of ours answers; empty if it is none."""
+    names = [str(block.get("block_id") or "") for block in message.get("blocks") or []]
+    return next((found[1] for name in names if (found := _BLOCK_NAME.match(name))), "")
 
 
 def _refers(message: Json, post: Post, me: str) -> bool:

@@ -50,10 +50,19 @@ class Intake:
     """For one workspace. The event may be acknowledged when a call returns, and must not be when it raises."""
 
     def __init__(
-        self, setup: SlackSetup, web: SlackWeb, desk: Desk, known: Conversations, pane: Pane, *, team: str, me: str
+        self,
+        setup: SlackSetup,
+        web: SlackWeb,
+        desk: Desk,
+        known: Conversations,
+        names: Names,
+        pane: Pane,
+        *,
+        team: str,
+        me: str,
     ) -> None:
-        self._setup, self._web, self._desk, self._known, self._pane = setup, web, desk, known, pane
-        self._names = Names(web)
+        self._setup, self._web, self._desk, self._known = setup, web, desk, known
+        self._names, self._pane = names, pane
         self._team, self._me = team, me
         self._quiet: OrderedDict[tuple[str, str], bool] = OrderedDict()
         """Threads that people have taken over."""

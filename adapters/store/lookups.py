@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from adapters.ports import StoredTurn, ThreadKey, TurnState
 from adapters.store.database import Database
 from adapters.store.job_rows import thread_of
-from adapters.store.models import FeedbackRow, InboxRow, JobRow, MarkRow, PartRow, TurnRow
+from adapters.store.models import FeedbackRow, InboxRow, JobRow, MarkRow, PartRow, ThreadRow, TurnRow
 from adapters.store.rows import stored_turn
 
 
@@ -44,6 +44,10 @@ class SqlLookups:
     async def turn_around(self, platform: str, ours: str, asked: str) -> Found | None:
         """The turn whose answer our message `ours` shows, or whose question is the message `asked`."""
         return await self.database.run(self._turn_around(platform, ours, asked))
+
+    async def latest_by(self, channel: ThreadKey, person: str) -> Found | None:
+        """The newest turn of a person in a channel, whatever the thread that `channel` names."""
+        return await self.database.run(self._latest_by(channel, person))
 
     async def rate(self, key: str, person: str, *, helpful: bool) -> bool:
         """Stores what a person thinks of an answer, over what they said before; False if it is gone."""
@@ -90,6 +94,26 @@ class SqlLookups:
         async with self.database.read() as session:
             found = (await session.execute(rows.limit(1))).first()
             return Found(thread=thread_of(found[0]), turn=stored_turn(found[1])) if found is not None else None
+
+    async def _latest_by(self, channel: ThreadKey, person: str) -> Found | None:
+        theirs = (
+            select(TurnRow, ThreadRow)
+            .join(ThreadRow, ThreadRow.id == TurnRow.thread_id)
+            .where(
+                ThreadRow.platform == channel.platform,
+                ThreadRow.workspace == channel.workspace,
+                ThreadRow.channel == channel.channel,
+                TurnRow.author_id == person,
+                TurnRow.state != TurnState.DELETED.value,
+            )
+        )
+        async with self.database.read() as session:
+            found = (await session.execute(theirs.order_by(TurnRow.id.desc()).limit(1))).first()
+            if found is None:
+                return None
+            turn, row = found
+            key = ThreadKey(platform=row.platform, workspace=row.workspace, channel=row.channel, thread=row.thread)
+            return Found(thread=key, turn=stored_turn(turn))
 
     async def _rate(self, key: str, person: str, *, helpful: bool) -> bool:
         async with self.database.write() as session:

@@ -1,0 +1,210 @@
+"""What people do on Slack besides writing: commands, shortcuts of messages, buttons.
+
+Commands cannot be given in a thread and name none, so there they mean the thread in which their user asked last;
+shortcuts mean the message that they were chosen at. Answers to both are seen by their user alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
+
+from adapters.markdown.mrkdwn import escaped
+from adapters.inspection import rewrite_lines, shortened
+from adapters.ports import Inbound, StoredTurn, ThreadKey, platform_order
+from adapters.slack.channel import PLATFORM, key_in
+from adapters.slack.intake import Desk
+from adapters.slack.names import Names
+from adapters.slack.rendering import HELPFUL
+from adapters.slack.setup import SlackSetup
+from adapters.slack.text import readable
+from adapters.slack.web import Json, SlackWeb
+from adapters.store.lookups import Found
+from core.errors import ChannelBusy, ChannelError, ChannelGone
+
+log = logging.getLogger(__name__)
+
+SHOW_QUERY: Final = "threadwise_show_query"
+FORGET: Final = "threadwise_forget"
+TITLE_CHARS: Final = 70
+
+ASK_WHAT: Final = "Write your question after the command: `/ask How do I install it?`"
+NOT_HERE: Final = "I cannot write in this channel. Invite me first, or ask me in a direct message."
+NOT_NOW: Final = "Slack did not take it just now. Please try again in a minute."
+NO_QUESTION: Final = "You have not asked me anything in this channel yet."
+NO_SEARCH: Final = "I know of no question that belongs to this message."
+NOTHING_HERE: Final = "There is no conversation of mine to forget here."
+NOT_YOURS: Final = "Only the person whose question opened a thread can have it forgotten."
+THANKS: Final = "Thank you, noted."
+GONE: Final = "That answer is forgotten, so there is nothing to rate."
+HELP: Final = """\
+Mention me with a question in a channel, or write to me directly. In the thread of an answer you can ask on without it.
+• `/ask question` asks in this channel, for all to see
+• `/rewrite` shows what was searched for your latest question in this channel
+• `/forget` removes your latest thread in this channel from my memory
+• `/help` shows this
+In a thread, open the menu of a message and choose _Show rewritten query_ or _Forget this conversation_."""
+
+
+class Lookups(Protocol):
+    """What is known of the messages of a conversation."""
+
+    async def turn_of(self, key: str) -> Found | None: ...
+
+    async def latest_by(self, channel: ThreadKey, person: str) -> Found | None: ...
+
+    async def rate(self, key: str, person: str, *, helpful: bool) -> bool: ...
+
+
+class Memory(Protocol):
+    """The store."""
+
+    @property
+    def lookups(self) -> Lookups: ...
+
+    async def turns(self, thread: ThreadKey) -> list[StoredTurn]: ...
+
+
+class ForgetfulDesk(Desk, Protocol):
+    """Takes questions, and forgets conversations."""
+
+    async def forget(self, thread: ThreadKey) -> int: ...
+
+
+class Actions:
+    """For one workspace. Each method returns what its user is told."""
+
+    def __init__(
+        self,
+        setup: SlackSetup,
+        web: SlackWeb,
+        desk: ForgetfulDesk,
+        memory: Memory,
+        names: Names,
+        *,
+        team: str,
+        me: str,
+    ) -> None:
+        self._setup, self._web, self._desk, self._memory, self._names = setup, web, desk, memory, names
+        self._team, self._me = team, me
+
+    async def command(self, command: Json) -> str:
+        """One of the slash commands. Raises `ThreadwiseError` if nothing could be stored."""
+        channel, user = str(command["channel_id"]), str(command["user_id"])
+        match str(command["command"]).lstrip("/").removeprefix("threadwise-"):
+            case "ask":
+                return await self._ask(channel, user, str(command.get("text") or ""))
+            case "rewrite":
+                return await self._rewrite(channel, user)
+            case "forget":
+                found = await self._latest(channel, user)
+                return await self._forget(found.thread, user) if found else NO_QUESTION
+            case _:
+                return HELP
+
+    async def shortcut(self, shortcut: Json) -> str:
+        """One of the shortcuts of a message."""
+        message: Json = shortcut.get("message") or {}
+        channel = str((shortcut.get("channel") or {}).get("id") or "")
+        user = str((shortcut.get("user") or {}).get("id") or "")
+        thread = self._key(channel, str(message.get("thread_ts") or message.get("ts") or ""))
+        if shortcut.get("callback_id") == FORGET:
+            return await self._forget(thread, user)
+        turn = await self._turn_at(message, thread)
+        return _searched(turn) if turn else NO_SEARCH
+
+    async def rated(self, body: Json) -> str:
+        """A click on one of the feedback buttons."""
+        action: Json = body["actions"][0]
+        channel, user = str(body["channel"]["id"]), str(body["user"]["id"])
+        key = key_in(body.get("message") or {})
+        if await self._turn_of(key, channel) is None:
+            return GONE
+        kept = await self._memory.lookups.rate(key, user, helpful=action.get("value") == HELPFUL)
+        return THANKS if kept else GONE
+
+    async def tell(self, where: Json, text: str) -> None:
+        """Shows `text` to the user of a shortcut or a button alone, where they are."""
+        message: Json = where.get("message") or {}
+        fields: dict[str, Any] = {"channel": where["channel"]["id"], "user": where["user"]["id"], "text": text}
+        if thread := message.get("thread_ts"):
+            fields["thread_ts"] = thread
+        try:
+            await self._web.call("chat.postEphemeral", **fields)
+        except ChannelError as error:
+            log.info("Somebody could not be told something: %s", error)
+
+    async def _ask(self, channel: str, user: str, text: str) -> str:
+        question = await readable(text, self._me, self._names.user, self._names.channel)
+        if not question:
+            return ASK_WHAT
+        if self._setup.channels and channel not in self._setup.channels and not channel.startswith("D"):
+            return NOT_HERE
+        name = await self._names.user(user)
+        said = f"*{escaped(name)}* asks: {escaped(question)}"
+        try:
+            posted = await self._web.call(
+                "chat.postMessage", channel=channel, text=said, unfurl_links=False, unfurl_media=False
+            )
+        except ChannelGone:
+            return NOT_HERE
+        except ChannelBusy:
+            return NOT_NOW
+        ts = str(posted["ts"])
+        await self._desk.admit(
+            Inbound(
+                message_id=ts,
+                thread=self._key(channel, ts),
+                author_id=user,
+                author=name,
+                text=question,
+                sent_at=datetime.now(UTC),
+                order=platform_order(ts),
+            )
+        )
+        return ""
+
+    async def _rewrite(self, channel: str, user: str) -> str:
+        found = await self._latest(channel, user)
+        if found is None:
+            return NO_QUESTION
+        return f"In your thread {await self._named(found.thread)}:\n{_searched(found.turn)}"
+
+    async def _latest(self, channel: str, user: str) -> Found | None:
+        return await self._memory.lookups.latest_by(self._key(channel, ""), user)
+
+    async def _forget(self, thread: ThreadKey, user: str) -> str:
+        turns = await self._memory.turns(thread)
+        if not turns:
+            return NOTHING_HERE
+        if turns[0].author_id != user:
+            return NOT_YOURS
+        name = await self._named(thread)
+        count = await self._desk.forget(thread)
+        many = f"{count} question{'s' if count != 1 else ''}"
+        return f"Removed {many} of the thread {name} from my memory for good. What stands on Slack stays there."
+
+    async def _named(self, thread: ThreadKey) -> str:
+        turns = await self._memory.turns(thread)
+        return f"“{escaped(shortened(turns[0].typed, TITLE_CHARS))}”" if turns else "that is gone"
+
+    async def _turn_at(self, message: Json, thread: ThreadKey) -> StoredTurn | None:
+        """The turn that a message asks or answers."""
+        if key := key_in(message):
+            return await self._turn_of(key, thread.channel)
+        turns = await self._memory.turns(thread)
+        return next((turn for turn in turns if turn.message_id == message.get("ts")), None)
+
+    async def _turn_of(self, key: str, channel: str) -> StoredTurn | None:
+        # What a message of another app names may be from a channel that is not for these eyes.
+        found = await self._memory.lookups.turn_of(key) if key else None
+        return found.turn if found and found.thread == self._key(channel, found.thread.thread) else None
+
+    def _key(self, channel: str, thread: str) -> ThreadKey:
+        return ThreadKey(platform=PLATFORM, workspace=self._team, channel=channel, thread=thread)
+
+
+def _searched(turn: StoredTurn) -> str:
+    lines = "\n".join(rewrite_lines(turn)).replace("```", "'''")
+    return f"```\n{escaped(lines)}\n```"
