@@ -10,8 +10,8 @@ import logging
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
-from adapters.markdown.mrkdwn import escaped
 from adapters.inspection import rewrite_lines, shortened
+from adapters.markdown.mrkdwn import escaped
 from adapters.ports import Inbound, StoredTurn, ThreadKey, platform_order
 from adapters.slack.channel import PLATFORM, key_in
 from adapters.slack.intake import Desk
