@@ -47,8 +47,8 @@ $(VENV)-training/stamp: requirements/training.lock pyproject.toml
 	@$(VENV)-training/bin/pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-train: $(VENV)-training/stamp  ## Train the embedded rewriter anew, about half an hour on two cores; SEED=2 for another start
-	@$(VENV)-training/bin/python -m training.train rewrite --out bot/lora/rewriter.gguf --seed $(or $(SEED),1)
+train: $(VENV)-training/stamp  ## Train the adapters of the embedded model anew, one to two hours on two cores
+	@$(VENV)-training/bin/python -m training.everything
 
 test-training: $(VENV)-training/stamp  ## A few steps of training: the loss falls, and llama.cpp reads what comes of it
 	@$(VENV)-training/bin/python -m pytest training/tests

@@ -46,13 +46,11 @@ COUNTED: Final = (
     f"cached_tokens of prompt_tokens, as the server's usage tells them, summed over {len(QUESTIONS)} turns about docs/ "
     f"in one thread, the first turn with an empty cache among them; turns are asked one after the other and the window "
     f"of verbatim turns slides once. Outside the passages: the tokens between the delimiters of the context, which are "
-    f"other ones each turn, are taken off prompt_tokens; nothing of them is in the cache, since a fresh nonce stands "
-    f"before them. A reply that the bot cuts off (a loop, a time-out) has no usage and is not in the sums."
+    f"other ones each turn, are taken off prompt_tokens; they are not counted as cached, although a first one that "
+    f"stays the same can be. A reply that the bot cuts off (a loop, a time-out) has no usage and is not in the sums."
 )
 
-_CONTEXT: Final = re.compile(
-    rf"{re.escape(CONTEXT_OPEN)} [0-9a-f]{{16}}\n(.*)\n{re.escape(CONTEXT_CLOSE)} [0-9a-f]{{16}}", re.DOTALL
-)
+_CONTEXT: Final = re.compile(rf"{re.escape(CONTEXT_OPEN)}\n(.*)\n{re.escape(CONTEXT_CLOSE)}", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

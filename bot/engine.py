@@ -15,8 +15,10 @@ How the chat endpoint reads messages. Gemma 3 270M is a base model: it continues
 In both, a control token that is spelled out in a message (`<end_of_turn>`, `<eos>`, `<bos>`) is read as that
 token. White space at the start and end of a reply is cut by the server.
 
-A rewrite is made with an adapter trained for it, which is active in that call only (`Endpoint.fields_for`). Every
-call must name it, those that do not want it with scale 0, because a slot keeps what its last call wanted.
+Rewrites and answers are each made with an adapter trained for them, which is active in such calls only
+(`Endpoint.fields_for`). Every call must name both, what it does not want with scale 0, because a slot keeps what its
+last call wanted. What is cached of a prompt was computed with the adapters of its call, and is found by its beginning:
+so prompts of different tasks begin differently.
 
 The chat server has two slots. Which slot a request gets follows from its prompt: the one whose last prompt
 shares the longest beginning. Prompts that leave a slot are kept in memory and come back when they fit, so no
@@ -58,14 +60,15 @@ _PROMPT_CACHE_MIB: Final = 256
 # More threads than this are slower for models of this size.
 _MAX_THREADS: Final = 8
 
-REWRITER: Final = Path(__file__).parent / "lora" / "rewriter.gguf"
-"""The adapter of the bare model, see `bot/lora/README.md`."""
+LORA: Final = Path(__file__).parent / "lora"
+ADAPTERS: Final = {"rewrite": LORA / "rewriter.gguf", "generate": LORA / "answerer.gguf"}
+"""The adapters of the bare model by what they are for, see `bot/lora/README.md`. A measurement may put in others."""
 
 FIELDS_FOR: Final[Mapping[str, Mapping[str, Any]]] = {
-    purpose: {"lora": [{"id": 0, "scale": float(purpose == "rewrite")}]}
+    purpose: {"lora": [{"id": id_, "scale": float(purpose == task)} for id_, task in enumerate(ADAPTERS)]}
     for purpose in ("rewrite", "generate", "summarize")
 }
-"""By purpose, the fields of a request that switch the adapter on or off."""
+"""By purpose, the fields of a request that switch each adapter on or off."""
 
 _CHAT_TEMPLATE: Final = """\
 {%- if messages | length == 1 -%}
@@ -93,9 +96,10 @@ class Endpoint:
     fields_for: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     """By purpose, what a request must hold besides its messages."""
 
-    def bare(self) -> Endpoint:
-        """The same without its adapter, whatever a call is for."""
-        return replace(self, fields_for=dict.fromkeys(self.fields_for, self.fields_for["generate"]))
+    def without(self, *purposes: str) -> Endpoint:
+        """The same with the bare model for calls of these purposes."""
+        bare = dict.fromkeys(purposes, self.fields_for["summarize"])
+        return replace(self, fields_for={**self.fields_for, **bare})
 
 
 @dataclass(slots=True)
@@ -199,7 +203,9 @@ def _start_chat(directory: Path, sources: Sources, tell: Callable[[str], None]) 
     params.cache_idle_slots = False
     # Gemma's sliding window forgets early tokens; a prompt that branches off before them could not be reused.
     params.swa_full = True
-    params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(model_files.adapter(REWRITER)), 0.0)]
+    params.lora_adapters = [
+        xllamacpp.CommonAdapterLoraInfo(str(model_files.adapter(file)), 0.0) for file in ADAPTERS.values()
+    ]
     return _load(xllamacpp, params, key, path, CHAT_MODEL, FIELDS_FOR)
 
 

@@ -234,7 +234,7 @@ async def _pipeline(
     """The stages, and how many calls their model answers at a time."""
     embedded = engine.chat if engine and settings.llm_base_url is None else None
     if embedded and rewriter_of(settings) != LOCAL:
-        embedded = embedded.bare()
+        embedded = embedded.without("rewrite")
     model = _model(
         settings,
         embedded or Endpoint(settings.llm_base_url or "", settings.llm_api_key.get_secret_value(), settings.llm_model),
@@ -245,7 +245,7 @@ async def _pipeline(
     else:
         told = await _ask_endpoint(model, settings.llm_model)
     context = settings.llm_context_tokens or told.context_tokens or DEFAULT_CONTEXT_TOKENS
-    manners: Manners = BASE if embedded else PROFILES[settings.llm_profile]
+    manners: Manners = TRAINED if embedded else PROFILES[settings.llm_profile]
     rewriter = _rewriter(settings, engine, stack) if settings.rewrite_enabled else None
     pipeline = Pipeline(
         model=model,
@@ -267,11 +267,11 @@ async def _pipeline(
 
 
 def _rewriter(settings: Settings, engine: Engine | None, stack: AsyncExitStack) -> Rewriter | None:
-    """Who rewrites, if that is not the model that answers."""
+    """Who rewrites, if that is not the model that answers in its own manners."""
     chosen = rewriter_of(settings)
+    if settings.llm_base_url is None and chosen in (LOCAL, ENDPOINT):
+        return Rewriter(manners=TRAINED if chosen == LOCAL else BASE)
     if chosen == LOCAL and engine and engine.chat:
-        if settings.llm_base_url is None:
-            return Rewriter(manners=TRAINED)
         return Rewriter(manners=TRAINED, model=Turnstile(_model(settings, engine.chat, stack), engine.slots))
     if chosen in (LOCAL, ENDPOINT):
         return None  # A local one that cannot be started, and that nobody had asked for, is no reason not to start.

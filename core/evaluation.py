@@ -203,19 +203,21 @@ def table(outcomes: Iterable[Outcome]) -> list[Row]:
     """Scores by kind of turn, then of the follow-ups together, those that need history, and all."""
     groups: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
-        if not outcome.item.relevant:
-            continue
-        kind = outcome.item.kind
-        names = [kind, "all with labels"]
-        if kind in FOLLOW_UPS:
-            names.append("follow-ups, all")
-            if outcome.item.needs_history:
-                names.append("follow-ups that need history")
-        for name in names:
+        for name in groups_of(outcome.item):
             groups.setdefault(name, []).append(outcome)
     last = ("follow-ups, all", "follow-ups that need history", "all with labels")
     order = [name for name in sorted(groups) if name not in last] + [name for name in last if name in groups]
     return [_row(name, groups[name]) for name in order]
+
+
+def groups_of(item: Item) -> list[str]:
+    """The groups that an item counts in; none without labels."""
+    if not item.relevant:
+        return []
+    names = [item.kind, "all with labels"]
+    if item.kind in FOLLOW_UPS:
+        names += ["follow-ups, all", *(["follow-ups that need history"] if item.needs_history else [])]
+    return names
 
 
 def _row(name: str, members: Sequence[Outcome]) -> Row:

@@ -43,15 +43,13 @@ def passages_instead(asked: str, query: Query, passages: tuple[Passage, ...], de
 
 
 def borne_out(answer: Answer, asked: str) -> Answer:
-    """`answer`, or the best passages in its place where no passage bears out what a weak model said.
+    """`answer`, or the best passages in its place where those that a weak model cites do not bear out what it said.
 
     What the documents say is an answer too: it stays in the conversation, marked.
     """
-    held = asked + "".join(f"{p.title} {p.heading} {p.text}" for p in answer.passages)
-    made_up = any(code not in held for code in words.identifiers(answer.text) if code not in _markers(answer))
     if answer.stand_in or not answer.complete or answer.says_nothing_found:
         return answer
-    if answer.citations and not made_up:
+    if answer.citations and not _made_up(answer, asked):
         return answer
     if not answer.passages:
         return replace(answer, text=NOT_IN_DOCUMENTS)
@@ -60,6 +58,22 @@ def borne_out(answer: Answer, asked: str) -> Answer:
     # Marks on the text that is thrown away ("cut at the limit") say nothing about the passages.
     kept = tuple(degradation for degradation in answer.degraded if degradation.stage != "generate")
     return replace(answer, text=text, citations=citations, degraded=(*kept, mark))
+
+
+def _made_up(answer: Answer, asked: str) -> bool:
+    """Whether a code, a number or a name of the answer is neither in the question nor in a passage that it cites."""
+    cited = [(citation.source, citation.heading) for citation in answer.citations]
+    told = [
+        f"{p.title} {p.heading} {p.text}"
+        for p in answer.passages
+        if any(p.source == source and p.heading in heading for source, heading in cited)
+    ]
+    held = " ".join([asked, *told])
+    if any(code not in held for code in words.identifiers(answer.text) if code not in _markers(answer)):
+        return True
+    # In German every noun would be a name.
+    names = frozenset[str]() if words.language(answer.text) == "de" else words.names(answer.text)
+    return any(name not in held.casefold() for name in names)
 
 
 def _markers(answer: Answer) -> frozenset[str]:

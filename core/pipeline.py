@@ -235,7 +235,7 @@ class Pipeline:
                 question=asked.text,
                 names=self.names,
                 stops=request.stop,
-                trusts_markers=not self.manners.flat,
+                trusts_markers=self.manners.trained or not self.manners.flat,
             )
             try:
                 with clock.stage("generate"):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from core.trained_prompts import STOP, rewrite_prompt
+from core.trained_prompts import STOP, answer_prompt, rewrite_prompt
 from core.types import NOT_IN_DOCUMENTS, ChatRequest, Message, Passage, Said, Turn, titled
 
 CONTEXT_OPEN: Final = "<<<CONTEXT>>>"
@@ -36,7 +36,7 @@ class Manners:
     flat: bool = False
     """A base model: one text to be continued instead of a chat."""
     trained: bool = False
-    """A base model with an adapter for rewriting: it needs neither instructions nor examples for that."""
+    """A base model with adapters for its tasks: it needs neither instructions nor examples, and cites what it used."""
     stop: tuple[str, ...] = ()
     """Turn markers that some servers let through as text."""
 
@@ -225,7 +225,13 @@ def generate_request(
     advance can close the context.
     """
     asked = f"{context_block(passages, nonce)}\n\nQuestion: {question}"
-    if manners.flat:
+    stop = manners.stop
+    if manners.trained:
+        # Its passages are lines, and no line of a passage can close the context: a nonce would add nothing.
+        content = answer_prompt(question, told(history, heard), passages)
+        messages: tuple[Message, ...] = (Message(role="user", content=content),)
+        stop = (STOP,)
+    elif manners.flat:
         content = "\n".join(
             [
                 _flat_instructions(),
@@ -235,14 +241,15 @@ def generate_request(
                 "Answer:",
             ]
         )
-        messages: tuple[Message, ...] = (Message(role="user", content=content),)
+        messages = (Message(role="user", content=content),)
+        stop = _FLAT_STOPS
     else:
         messages = _as_chat(summary, history, asked, asker, heard, manners)
     return ChatRequest(
         messages=messages,
         max_tokens=max_tokens,
         temperature=0.0,
-        stop=manners.stop or _FLAT_STOPS,
+        stop=stop,
         purpose="generate",
     )
 

@@ -1,1 +1,1 @@
-"""Trains the adapters of the embedded model. Needs the extra `training`; see training/MODEL_CARD.md."""
+"""Trains the adapters of the embedded model. Needs the extra `training`; see bot/lora/README.md."""

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-FREQUENT: Final = 24_000
+FREQUENT: Final = 8_000
 """The tokenizer numbers its pieces by frequency; the first of them are always part of the loss."""
 CHUNK: Final = 256
 """Targets whose scores are held at the same time."""

@@ -21,9 +21,9 @@ SPLICED: Final = 0.3
 """Share of conversations that follow some turns of another one: earlier subjects must be left behind."""
 UNANSWERED: Final = 0.1
 """Share of conversations that lose the answers."""
-NOT_FOUND: Final = 0.2
+NOT_FOUND: Final = 0.1
 """Share of conversations in which one question found nothing."""
-TALKATIVE: Final = 0.3
+TALKATIVE: Final = 0.15
 """Share of conversations with long answers."""
 
 
@@ -46,9 +46,13 @@ class Conversation:
 
 
 def load(files: Iterable[Path]) -> list[Conversation]:
-    """The conversations in JSON lines, in order."""
-    rows = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
-    return [Conversation(id=row["id"], language=row["lang"], turns=tuple(map(_said, row["turns"]))) for row in rows]
+    """The conversations in JSON lines, in order; those about a page go by the id of the page."""
+    return [
+        Conversation(id=row["id"], language=row["lang"], turns=tuple(map(_said, turns)))
+        for file in files
+        for row in map(json.loads, file.read_text(encoding="utf-8").splitlines())
+        for turns in row.get("dialogs") or [row["turns"]]
+    ]
 
 
 def _said(turn: dict[str, str]) -> Said:

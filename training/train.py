@@ -14,7 +14,7 @@ from typing import Final
 import torch
 
 from bot.model_files import CHAT_FILE
-from training import adapter, rewriting
+from training import adapter, answering, rewriting
 from training.gemma import Gemma
 from training.packing import Packed
 from training.tokens import Server
@@ -25,6 +25,8 @@ DEFAULT: Final = Recipe()
 THREADS: Final = 2
 HELD_OUT: Final = 0.05
 """Share of the conversations that are held out, chosen by the hash of their id."""
+PAGES_HELD_OUT: Final = 0.1
+"""Share of the pages, with all conversations about them."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -37,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--rate", type=float, default=DEFAULT.rate, help="highest learning rate")
     parser.add_argument("--rank", type=int, default=DEFAULT.rank)
     parser.add_argument("--seed", type=int, default=DEFAULT.seed)
+    parser.add_argument("--threads", type=int, default=THREADS, help="of torch")
     parser.add_argument("--eager", action="store_true", help="no compiler: slower, but starts at once")
     asked = parser.parse_args(argv)
     recipe = Recipe(
@@ -46,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         alpha=2.0 * asked.rank,
         seed=asked.seed,
     )
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(asked.threads)
     trained = run(asked.task, asked.data_dir, asked.out, recipe, compiled=not asked.eager)
     tell(f"{trained.seconds / 60:.1f} minutes, {trained.tokens} tokens; best at step {trained.best.step}: {asked.out}")
 
@@ -59,7 +62,7 @@ def run(task: str, data_dir: Path, out: Path, recipe: Recipe, *, compiled: bool)
     model = Gemma(data_dir / "models" / CHAT_FILE, compiled=compiled)
     trained = train(model, epochs, held_out, recipe, tell)
     out.parent.mkdir(parents=True, exist_ok=True)
-    adapter.write(model, out, f"threadwise {task}")
+    adapter.write(model, out, f"threadwise {task}", trained.best.accuracy)
     return trained
 
 
@@ -68,11 +71,27 @@ Epochs = tuple[list[list[Packed]], list[Packed]]
 
 def _rewrite(server: Server, recipe: Recipe) -> Epochs:
     conversations = rewriting.load(sorted(DATA.glob("rewrite-*.jsonl")))
+    about_pages = rewriting.load(sorted(DATA.glob("answer-*.jsonl")))
     held_out = [c for c in conversations if is_held_out(c.id, HELD_OUT)]
     learnt = [c for c in conversations if not is_held_out(c.id, HELD_OUT)]
+    learnt += [c for c in about_pages if not is_held_out(c.id, PAGES_HELD_OUT)]
     rng = random.Random(recipe.seed)
     epochs = [rewriting.epoch(learnt, server.tokens, rng) for _ in range(math.ceil(recipe.epochs))]
     return epochs, [rewriting.packed(c, server.tokens) for c in held_out]
+
+
+def _answer(server: Server, recipe: Recipe) -> Epochs:
+    learnt, held_out = pages()
+    rng = random.Random(recipe.seed)
+    epochs = [answering.epoch(learnt, server.tokens, rng) for _ in range(math.ceil(recipe.epochs))]
+    return epochs, answering.epoch(held_out, server.tokens, random.Random(0))
+
+
+def pages() -> tuple[list[answering.Page], list[answering.Page]]:
+    """The pages that are learnt from, and those that are held out."""
+    found = answering.load(sorted(DATA.glob("answer-*.jsonl")))
+    held_out = [page for page in found if is_held_out(page.id, PAGES_HELD_OUT)]
+    return [page for page in found if page not in held_out], held_out
 
 
 def is_held_out(id_: str, share: float) -> bool:
@@ -85,8 +104,8 @@ def tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
-TASKS: Final[dict[str, Callable[[Server, Recipe], Epochs]]] = {"rewrite": _rewrite}
-EPOCHS: Final = {"rewrite": 1.2}
+TASKS: Final[dict[str, Callable[[Server, Recipe], Epochs]]] = {"rewrite": _rewrite, "answer": _answer}
+EPOCHS: Final = {"rewrite": 2.0, "answer": 1.0}
 
 if __name__ == "__main__":
     main()

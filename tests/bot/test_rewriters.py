@@ -118,10 +118,11 @@ async def test_the_embedded_model_rewrites_with_its_adapter_only_where_it_is_ask
         }
     )
     await rewritten(embedded)
-    rewrite, *_answers = answering.chats
-    assert rewrite["lora"] == [{"id": 0, "scale": scale}]
+    rewrite, *answers = answering.chats
+    assert rewrite["lora"] == [{"id": 0, "scale": scale}, {"id": 1, "scale": 0.0}]
     assert ("Each conversation ends with a search query" in rewrite["messages"][0]["content"]) is (scale == 0.0)
-    assert all(chat["lora"] == [{"id": 0, "scale": 0.0}] for chat in _answers)
+    assert answers
+    assert all(chat["lora"] == [{"id": 0, "scale": 0.0}, {"id": 1, "scale": 1.0}] for chat in answers)
 
 
 async def test_without_a_choice_a_local_one_that_does_not_start_leaves_the_rewrites_to_the_endpoint(

@@ -12,7 +12,7 @@ from prometheus_client import REGISTRY
 from core.errors import ContextTooLong, ModelCut, ModelTimeout, ModelUnavailable, RetrievalError
 from core.outcome import MODEL_DOWN, MODEL_DOWN_NOTHING, NO_ANSWER, NOT_BORNE_OUT, NOTHING_ASKED, SEARCH_FAILED
 from core.pipeline import Limits, Pipeline
-from core.prompts import BASE, CONTEXT_CLOSE, GEMMA3, Manners
+from core.prompts import BASE, CONTEXT_CLOSE, GEMMA3, TRAINED, Manners
 from core.retrieve import Weights
 from core.types import CARRIED_OVER, NOT_IN_DOCUMENTS, Answer, Degradation, QueryStatus, Question, Turn, Usage
 from tests.fakes import HERON, KESTREL, LEAVE, ScriptedModel, ScriptedRetriever, passage, shown_by
@@ -292,6 +292,23 @@ async def test_what_a_weak_model_makes_up_is_replaced_by_the_passages_and_stays_
     assert not answer.stand_in
     assert Degradation(stage="generate", reason="not_borne_out") in answer.degraded
     assert (await ask(pipe, OIL.question)).text == "The Kestrel pump takes 0.8 L of oil. [1]"
+
+
+@pytest.mark.parametrize(
+    ("said", "borne_out"),
+    [
+        ("It takes 0.8 L of oil [1].", True),
+        ("It takes 0.8 L of oil [2].", False),
+        ("It takes 0.9 L of oil [1].", False),
+        ("The Kestrel takes oil by Castrol [1].", False),
+        ("Die Pumpe von Kestrel braucht 0.8 L und eine Schulung [1].", True),
+        (NOT_IN_DOCUMENTS, True),
+    ],
+)
+async def test_what_a_trained_model_says_must_stand_in_the_passage_that_it_cites(said: str, borne_out: bool):
+    answer = await ask(pipeline(ScriptedModel(generate=[said]), manners=TRAINED), OIL.question)
+    assert (answer.text == said) is borne_out
+    assert answer.text.startswith(NOT_BORNE_OUT) is not borne_out
 
 
 async def test_what_a_real_model_says_without_a_source_is_left_as_it_is():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.prompts import BASE, CONTEXT_CLOSE, CONTEXT_OPEN, GEMMA3, GEMMA4, PROFILES, Manners, generate_request
+from core.prompts import BASE, CONTEXT_CLOSE, CONTEXT_OPEN, GEMMA3, GEMMA4, PROFILES, TRAINED, Manners, generate_request
 from core.types import ChatRequest, Turn
 from tests.fakes import HERON, KESTREL
 
@@ -67,3 +67,11 @@ def test_the_turn_markers_are_sent_as_stop_strings():
     assert set(request(GEMMA3).stop) == {"<end_of_turn>", "<start_of_turn>"}
     assert set(request(GEMMA4).stop) == {"<turn|>", "<|turn>"}
     assert len(request(BASE).stop) <= 4
+
+
+def test_a_trained_model_gets_no_instructions_and_ends_with_its_line():
+    asked = request(TRAINED)
+    (message,) = asked.messages
+    assert message.content.startswith("Answers with sources:\nUser: What is the Heron valve?\n")
+    assert message.content.endswith(f"\nQuestion: {ASKED}\nAnswer:")
+    assert asked.stop == ("\n",)

@@ -104,19 +104,20 @@ def test_the_exported_adapter_reads_back_and_changes_what_llama_cpp_says(
     trained: Trained, model: Gemma, bare: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     file = tmp_path / "adapter.gguf"
-    adapter.write(model, file, "a test")
+    adapter.write(model, file, "a test", trained.best.accuracy)
+    assert adapter.accuracy(file) == pytest.approx(trained.best.accuracy)
     before = {name: lora.b.detach().clone() for name, lora in model.lora.items()}
     adapter.read(model, file)
     assert all(torch.allclose(lora.b, before[name], atol=1e-3) for name, lora in model.lora.items())
 
     prompt = rewrite_prompt("and on macOS?", HISTORY)
-    monkeypatch.setattr(engine, "REWRITER", file)
+    monkeypatch.setattr(engine, "ADAPTERS", {**engine.ADAPTERS, "rewrite": file})
     with Server(tmp_path) as server:
-        texts = {purpose: _said(server, prompt, purpose) for purpose in ("rewrite", "generate")}
+        texts = {purpose: _said(server, prompt, purpose) for purpose in ("rewrite", "summarize")}
         theirs = _first_scores(server, prompt, "rewrite")
-    assert texts["generate"] == _said(bare, prompt, "generate"), "switched off, the adapter must change nothing"
-    assert texts["rewrite"] != texts["generate"]
-    without = _first_scores(bare, prompt, "generate")
+    assert texts["summarize"] == _said(bare, prompt, "summarize"), "switched off, the adapter must change nothing"
+    assert texts["rewrite"] != texts["summarize"]
+    without = _first_scores(bare, prompt, "summarize")
     ours = model.next_scores([BOS, *bare.tokens(prompt)])
     apart = max(abs(score - float(ours[token])) for token, score in theirs.items())
     moved = max(abs(score - float(ours[token])) for token, score in without.items())
