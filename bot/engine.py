@@ -64,9 +64,18 @@ LORA: Final = Path(__file__).parent / "lora"
 ADAPTERS: Final = {"rewrite": LORA / "rewriter.gguf", "generate": LORA / "answerer.gguf"}
 """The adapters of the bare model by what they are for, see `bot/lora/README.md`. A measurement may put in others."""
 
-FIELDS_FOR: Final[Mapping[str, Mapping[str, Any]]] = {
+_WITH_ADAPTER: Final[Mapping[str, Mapping[str, Any]]] = {
     purpose: {"lora": [{"id": id_, "scale": float(purpose == task)} for id_, task in enumerate(ADAPTERS)]}
     for purpose in ("rewrite", "generate", "summarize")
+}
+# The answerer refuses too readily. The token that only a refusal begins with is made less likely, by as much as makes
+# wrong refusals and wrong answers fewest together.
+_REFUSAL: Final = 564
+"""The token " I"."""
+_REFUSAL_BIAS: Final = -1.0
+FIELDS_FOR: Final[Mapping[str, Mapping[str, Any]]] = {
+    **_WITH_ADAPTER,
+    "generate": {**_WITH_ADAPTER["generate"], "logit_bias": [[_REFUSAL, _REFUSAL_BIAS]]},
 }
 """By purpose, the fields of a request that switch each adapter on or off."""
 

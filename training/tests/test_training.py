@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from bot import engine, model_files
-from core.trained_prompts import rewrite_prompt
-from core.types import Turn
+from core.trained_prompts import ANSWER_HEAD, rewrite_prompt
+from core.types import NOT_IN_DOCUMENTS, Turn
 from training import adapter, rewriting
 from training.gemma import Gemma
 from training.packing import Packed, batches, collate
@@ -66,6 +66,14 @@ def test_the_tokens_of_a_prompt_are_those_of_its_pieces(bare: Server):
     whole = bare.tokens(rewrite_prompt(history[-1].question, history[:-1]))
     last = sequence.branches[-1]
     assert [*sequence.trunk[: last.leaves], *last.prompt] == [BOS, *whole]
+
+
+def test_the_token_that_is_made_less_likely_in_answers_is_the_one_that_begins_a_refusal(bare: Server):
+    head = bare.tokens(ANSWER_HEAD)
+    refusal = bare.tokens(f"{ANSWER_HEAD} {NOT_IN_DOCUMENTS}")
+    assert refusal[: len(head)] == head
+    ((token, _bias),) = engine.FIELDS_FOR["generate"]["logit_bias"]
+    assert token == refusal[len(head)]
 
 
 def test_a_branch_is_computed_as_if_it_stood_alone(model: Gemma):
