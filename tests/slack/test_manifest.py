@@ -1,0 +1,38 @@
+"""The manifest asks for what the code listens to and calls, and for no more."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from adapters.slack.actions import FORGET, HELP, SHOW_QUERY
+
+
+def manifest() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(files("adapters.slack").joinpath("manifest.yaml").read_text("utf-8"))
+    return loaded
+
+
+def test_the_commands_and_shortcuts_are_those_that_are_known():
+    features = manifest()["features"]
+    assert {shortcut["callback_id"] for shortcut in features["shortcuts"]} == {SHOW_QUERY, FORGET}
+    assert all(f"`{command['command']}" in HELP for command in features["slash_commands"])
+
+
+def test_each_event_has_the_scope_that_it_needs():
+    scopes = set(manifest()["oauth_config"]["scopes"]["bot"])
+    events = manifest()["settings"]["event_subscriptions"]["bot_events"]
+    for event in events:
+        kind = event.removeprefix("message.")
+        needed = "app_mentions:read" if event == "app_mention" else f"{kind}:history"
+        assert event == "app_home_opened" or needed in scopes
+    assert {"chat:write", "commands", "users:read"} <= scopes
+
+
+def test_it_connects_without_a_public_address():
+    settings = manifest()["settings"]
+    assert settings["socket_mode_enabled"]
+    assert settings["interactivity"]["is_enabled"]
+    assert "url" not in str(manifest()).lower()
