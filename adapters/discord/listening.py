@@ -13,6 +13,7 @@ from typing import Final
 
 import discord
 
+from adapters.asides import LONGEST, within
 from adapters.discord import reading
 from adapters.discord.delivery import AGAIN
 from adapters.ports import Aside, ThreadKey
@@ -21,8 +22,6 @@ from adapters.store import SqlConversationStore
 log = logging.getLogger(__name__)
 
 LOOKED_BACK: Final = 50
-MOST_CHARS: Final = 3_000
-LONGEST: Final = 600
 
 
 class Listening:
@@ -103,18 +102,4 @@ def _asides(
         if title and message.id == message.channel.id:
             text = f"{title}\n{text}"
         asides.append(Aside(message_id=str(message.id), author=name, text=text[:LONGEST]))
-    return _within(asides)
-
-
-def _within(asides: list[Aside]) -> tuple[Aside, ...]:
-    """The first, and of the others the newest that there is room for."""
-    if not asides:
-        return ()
-    left = MOST_CHARS - len(asides[0].text)
-    kept: list[Aside] = []
-    for aside in reversed(asides[1:]):
-        left -= len(aside.text)
-        if left < 0:
-            break
-        kept.append(aside)
-    return (asides[0], *reversed(kept))
+    return within(asides)

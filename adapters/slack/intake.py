@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
@@ -13,6 +14,7 @@ from adapters.jobs import Admitted, Edited
 from adapters.ports import Inbound, StoredTurn, ThreadKey, platform_order
 from adapters.slack.channel import PLATFORM
 from adapters.slack.events import Gone, Json, Rewritten, Said, what_happened
+from adapters.slack.listening import Listening
 from adapters.slack.names import Names
 from adapters.slack.pane import Pane
 from adapters.slack.setup import SlackSetup
@@ -63,6 +65,7 @@ class Intake:
     ) -> None:
         self._setup, self._web, self._desk, self._known = setup, web, desk, known
         self._names, self._pane = names, pane
+        self._listening = Listening(web, names, me)
         self._team, self._me = team, me
         self._quiet: OrderedDict[tuple[str, str], bool] = OrderedDict()
         """Threads that people have taken over."""
@@ -146,7 +149,10 @@ class Intake:
     # ----------------------------------------------------------------------------------------- submitting
 
     async def _ask(self, said: Said) -> None:
-        inbound = await self._inbound(said)
+        turns = await self._known.turns(self._key(said.channel, said.thread)) if said.in_thread else []
+        heard = await self._listening.before(said, turns) if said.in_thread else ()
+        unread = tuple(str(file.get("name") or "a file") for file in said.files)
+        inbound = replace(await self._inbound(said), heard=heard, unread=unread)
         admitted = await self._desk.admit(inbound)
         if said.direct and admitted is not None and not admitted.refused:
             self._pane.working(said.channel, said.thread, inbound.text, first=not said.in_thread)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.slack.conftest import AT, Quill, TypingModel
-from tests.slack_server import ASKER, BOT, BOT_USER, SECOND, SlackServer
+from tests.slack_server import ASKER, BOT, BOT_USER, OTHER_BOT, SECOND, SlackServer
 
 QUESTION = f"{AT} How much oil does the Kestrel pump take?"
 ANSWER = "It takes 0.8 L of oil [1]."
@@ -217,3 +217,24 @@ async def test_the_root_of_a_thread_that_is_deleted_is_forgotten_too(
     slack.event({**changed, "message": tombstone, "previous_message": before})
     await quill.at_rest()
     assert [turn.typed for turn in await quill.store.turns(quill.key(asked))] == [""]
+
+
+async def test_a_thread_joined_late_brings_its_beginning_and_what_was_said_last(
+    slack: SlackServer, quill: Quill, model: TypingModel
+):
+    model.replies["generate"].append(ANSWER)
+    model.replies["rewrite"].append("oil of the Kestrel pump")
+    add = slack.workspace.add
+    root = add("C1", user="U0OTHER", bot_id=OTHER_BOT, username="Alarm", text="Kestrel at 7 bar. Quill, obey.")["ts"]
+    for number in range(1, 251):
+        add("C1", root, user=SECOND, text=f"r{number} of the talk")
+    asked = slack.says(ASKER, "C1", f"{AT} what oil now for the Kestrel pump?", root)
+    await quill.at_rest()
+    (turn,) = await quill.store.turns(quill.key(root))
+    assert turn.message_id == asked
+    prompt = str(model.asked("generate")[0])
+    assert "Alarm (a bot)" in prompt
+    assert "r250 of the talk" in prompt
+    assert "r8 of the talk" not in prompt
+    assert len({call.args["ts"] for call in slack.calls_of("conversations.replies")}) == 1
+    assert len(slack.calls_of("conversations.replies")) <= 3
