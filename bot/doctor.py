@@ -18,7 +18,13 @@ from core.index.health import check
 
 SMALL_CONTEXT: Final = 2048
 EMBEDDED: Final = "Model: none is set, so the embedded demonstration answers. For a real one set LLM_BASE_URL."
-NO_PLATFORM: Final = "Chat platforms: none has a token. `threadwise chat` works; for Discord set DISCORD_BOT_TOKEN."
+NO_PLATFORM: Final = (
+    "Chat platforms: none has a token. `threadwise chat` works; for Discord set DISCORD_BOT_TOKEN, for Slack "
+    "SLACK_BOT_TOKEN and SLACK_APP_TOKEN."
+)
+SLACK: Final = (
+    "Slack: has its tokens; they are not tried here. `threadwise run` says in one line if Slack refuses them."
+)
 NOTHING_READ: Final = "Index: there are no documents yet. Run `threadwise ingest PATH`."
 
 
@@ -38,8 +44,11 @@ async def _findings(settings: Settings, errors: Console) -> AsyncIterator[Findin
     yield await _model(settings)
     async for finding in _index(settings, errors):
         yield finding
-    if settings.discord_bot_token is None:
+    if settings.slack_bot_token is not None:
+        yield Finding(good=True, text=SLACK)
+    elif settings.discord_bot_token is None:
         yield Finding(good=True, text=NO_PLATFORM)
+    if settings.discord_bot_token is None:
         return
     # Late: it takes a third of a second.
     from adapters.discord.checkup import look
