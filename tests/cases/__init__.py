@@ -336,6 +336,16 @@ The docstring of a test here begins with its case. What needs a chat platform is
             test_one_person_alone_needs_no_name
             test_two_people_of_one_name_are_told_apart_also_in_the_summary
             test_a_name_stays_one_line_and_one_name
+    B96
+        discord/test_what_was_said_before.py
+            test_another_bots_line_is_on_the_side_of_the_people
+    B99
+        discord/test_whom_it_answers.py
+            test_in_its_own_thread_it_is_silent_when_a_person_is_addressed
+            test_the_policy_says_who_may_ask_on_without_a_mention
+        slack/test_asking.py
+            test_the_operator_decides_who_may_ask_on
+            test_a_message_that_names_only_somebody_else_is_for_them
     B97
         dispatch/test_intake.py
             test_questions_of_a_thread_are_answered_in_the_order_of_the_platform

@@ -19,7 +19,7 @@ CLASSES = {
     "D, output": "B34 B36 B37 B38 B39",
     "E, the endpoint": "B40 B41 B43 B44 B45",
     "F, memory": "B46 B47 B48 B49 B51 B52 B53 B54 B55",
-    "J, people": "B94 B95 B97 B98",
+    "J, people": "B94 B95 B96 B97 B98 B99",
     "K, storage and runtime": "B100 B101 B103 B104",
     "into the prompt": "T1 T2 T3 T4 T5 T6 T7 T8 T9 T10 T11 T12",
     "out of the model": "T20 T21 T22 T23 T24",
