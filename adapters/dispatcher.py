@@ -200,6 +200,10 @@ class Dispatcher:
     async def _refuse(self, inbound: Inbound, why: str) -> Admitted | None:
         asker, now = _who_and_where(inbound.thread, inbound.author_id)[0], time.monotonic()
         silent = now - self._refused_at.get(asker, -self.rules.refusal_every) < self.rules.refusal_every
+        if not silent:
+            # Before the write: of many questions at once only the first is told.
+            self._refused_at = {who: at for who, at in self._refused_at.items() if now - at < self.rules.refusal_every}
+            self._refused_at[asker] = now
         channel = self._channels[inbound.thread.platform]
         job = await self._jobs.refuse(inbound, [] if silent else channel.bodies(notices.notice(why)))
         if job is None:
@@ -207,8 +211,6 @@ class Dispatcher:
         metrics.JOBS_ENDED.labels(ending=Ending.REFUSED.value).inc()
         if silent:
             return Admitted(job=None, refused=True)
-        self._refused_at = {who: at for who, at in self._refused_at.items() if now - at < self.rules.refusal_every}
-        self._refused_at[asker] = now
         self._enter(job)
         return Admitted(job=job.id, refused=True)
 

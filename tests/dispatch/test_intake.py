@@ -119,6 +119,16 @@ async def test_a_full_line_refuses_at_once_and_says_so_once_a_minute(make_desk: 
     assert seen(desk.wall, "4") == [(FULL, Phase.FINAL)]
 
 
+async def test_of_many_questions_refused_at_once_only_the_first_is_told_so(desk: Desk):
+    desk.line.full = "asker"
+    refused = await asyncio.gather(*(desk.dispatcher.admit(message(str(n))) for n in range(15)))
+    assert all(refused)
+    told = [each.job for each in refused if each and each.job is not None]
+    assert len(told) == 1
+    await desk.ends(*told)
+    assert len(opened(desk.wall)) == 1
+
+
 async def test_a_refused_question_is_no_part_of_the_conversation(desk: Desk):
     desk.line.full = "asker"
     refused = await desk.dispatcher.admit(message("1"))
