@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from adapters import notices
 from adapters.fault import fault
 from adapters.jobs import Ending, Work
 from adapters.live import LiveMessage
 from adapters.outbox import Outbox
-from adapters.ports import AnswerTurn, Phase, Scope, Seat, Show, TurnState
+from adapters.ports import AnswerTurn, Phase, Scope, Seat, TurnState
 from adapters.store.jobs import SqlJobs
 from adapters.ticket import Ticket, Verdict
 from core.errors import ChannelGone, LeaseLost, QuestionExpired
@@ -83,7 +83,7 @@ class Attempts:
                 # A shutdown is no attempt.
                 await self._jobs.release(ticket.job, attempts=-ticket.counted)
                 raise
-            except Exception:
+            except Exception:  # whatever it is: it is logged and counted, and after three attempts the asker is told
                 log.exception("An attempt at an answer ended on an unexpected error")
                 await ticket.pause(self._rules.backoff(attempts))
             finally:
@@ -97,7 +97,7 @@ class Attempts:
             ticket.verdict = None
         return not waiting.cancelled() and waiting.result() is None
 
-    async def _cancellable(self, ticket: Ticket, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+    async def _cancellable(self, ticket: Ticket, work: Awaitable[T]) -> asyncio.Future[T]:
         """`work`, done or cancelled by a verdict. Raises `LeaseLost` if that was the verdict."""
         task = asyncio.ensure_future(work)
         ticket.task = task
@@ -131,14 +131,11 @@ class Attempts:
         async def show(text: str) -> None:
             live.show(text, Phase.GROWING)
 
-        seat = _CountedSeat(ticket, ticket.seat, self._jobs, live)
-        task = await self._cancellable(ticket, self._answered(question, show, seat))
+        line = _CountedLine(ticket, ticket.seat, self._jobs, live)
+        task = await self._cancellable(ticket, self._answer(question, show, line))
         if task.cancelled() or ticket.verdict is Verdict.AGAIN:
             return None
         return task.result()
-
-    async def _answered(self, question: Question, show: Show, seat: Seat) -> Answer:
-        return await self._answer(question, show, seat)
 
     async def _end(self, ticket: Ticket, answer: Answer, ending: Ending) -> Answer:
         state = TurnState.ANSWERED if answer.complete else TurnState.INCOMPLETE
@@ -149,19 +146,11 @@ class Attempts:
         return answer
 
 
-class _CountedSeat:
-    """A seat that takes an attempt off the count when it waits long, and adds it again before the model is called."""
+class _CountedLine:
+    """Takes an attempt off the count when it waits long for the model, and adds it again before the call."""
 
     def __init__(self, ticket: Ticket, seat: Seat, jobs: SqlJobs, live: LiveMessage) -> None:
         self._ticket, self._seat, self._jobs, self._live = ticket, seat, jobs, live
-
-    @property
-    def ahead(self) -> int:
-        return self._seat.ahead
-
-    @property
-    def wait_seconds(self) -> float | None:
-        return self._seat.wait_seconds
 
     @property
     def level(self) -> ShedLevel:
@@ -170,12 +159,6 @@ class _CountedSeat:
     @property
     def patience_seconds(self) -> float:
         return self._seat.patience_seconds
-
-    def leave(self) -> None:
-        self._seat.leave()
-
-    async def near(self) -> None:
-        await self._seat.near()
 
     @asynccontextmanager
     async def slot(self, cost: int, *, optional: bool = False) -> AsyncIterator[Slot]:

@@ -32,8 +32,6 @@ from adapters.store import SqlConversationStore
 from core.errors import ChannelError
 
 log = logging.getLogger(__name__)
-# Of libraries for voice, which is not used.
-discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
 
 GUILDS_SECONDS: Final = 2.0
 """After this long without another server the gateway has told of all."""
@@ -217,5 +215,5 @@ async def _logged(work: Coroutine[Any, Any, Any]) -> None:
         await work
     except asyncio.CancelledError:
         raise
-    except Exception:
+    except Exception:  # the outer boundary of an event
         log.exception("An event could not be handled")

@@ -14,13 +14,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from adapters import notices
 from adapters.attempts import Attempts
+from adapters.door import Door
 from adapters.fault import fault
 from adapters.jobs import Admitted, Edited, Ending, Job, JobState
 from adapters.lanes import Lanes
@@ -58,9 +58,9 @@ class Dispatcher:
         scope: Scope = public,
     ) -> None:
         """A prompt may take `most_turns`; without `summaries`, older ones are forgotten to the model."""
-        self._store, self._jobs, self._gpu, self._summaries = store, store.jobs, gpu, summaries
+        self._store, self._jobs, self._summaries = store, store.jobs, summaries
         self.rules = rules
-        self._free_bytes = free_bytes or (lambda: shutil.disk_usage(store.database.path.parent).free)
+        self._door = Door(gpu, rules, free_bytes or (lambda: shutil.disk_usage(store.database.path.parent).free))
         self._channels: dict[str, Channel] = {}
         self._leases = Leases(store.jobs, rules)
         self._outbox = Outbox(store.jobs, self._channels, rules, self._leases.sure)
@@ -68,8 +68,6 @@ class Dispatcher:
         self._lanes = Lanes(self._first_of)
         self._tickets: dict[int, Ticket] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._refused_at: dict[str, float] = {}
-        self._unseen: set[int] = set()
         self._closing = False
 
     def attach(self, channel: Channel) -> None:
@@ -98,10 +96,16 @@ class Dispatcher:
         return await asyncio.shield(self._spawn(self._admit(inbound)))
 
     async def edited(self, inbound: Inbound) -> Edited:
-        """A message has another text now; the channel may offer to answer it again."""
+        """A message has another text now: while its answer is being made, that begins anew; when it is there, the
+        channel may offer to answer it again."""
         outcome = await self._store.changes.edit(inbound)
-        if outcome is Edited.STORED:
-            self._summarize_again(inbound.thread)
+        if outcome is not Edited.STORED:
+            return outcome
+        for ticket in self._tickets.values():
+            if ticket.job.message_id == inbound.message_id and ticket.job.thread == inbound.thread and ticket.task:
+                ticket.cancel(Verdict.AGAIN)
+                return Edited.REPLACED
+        self._summarize_again(inbound.thread)
         return outcome
 
     async def deleted(self, thread: ThreadKey, message_id: str) -> None:
@@ -174,14 +178,12 @@ class Dispatcher:
             raise ThreadwiseError("Threadwise is stopping: send the message again in a minute.")
         fault("K0")
         try:
-            seat = self._take_seat(inbound)
-        except QueueFull as full:
-            return await self._refuse(inbound, str(full))
-        except DataDirError as full:
+            seat = self._door.enter(inbound)
+        except (QueueFull, DataDirError) as full:
             return await self._refuse(inbound, str(full))
         try:
             job = await self._jobs.admit(inbound)
-        except BaseException:
+        except BaseException:  # cancelled as well: a seat that nobody leaves is taken for good
             seat.leave()
             raise
         if job is None:
@@ -191,19 +193,8 @@ class Dispatcher:
         fault("K1")
         return Admitted(job=job.id)
 
-    def _take_seat(self, inbound: Inbound) -> Seat:
-        if self._free_bytes() < self.rules.free_bytes:
-            metrics.QUEUE_REFUSALS.labels(reason="disk").inc()
-            raise DataDirError(notices.DISK)
-        return self._gpu.enter(*_who_and_where(inbound.thread, inbound.author_id))
-
     async def _refuse(self, inbound: Inbound, why: str) -> Admitted | None:
-        asker, now = _who_and_where(inbound.thread, inbound.author_id)[0], time.monotonic()
-        silent = now - self._refused_at.get(asker, -self.rules.refusal_every) < self.rules.refusal_every
-        if not silent:
-            # Before the write: of many questions at once only the first is told.
-            self._refused_at = {who: at for who, at in self._refused_at.items() if now - at < self.rules.refusal_every}
-            self._refused_at[asker] = now
+        silent = not self._door.may_tell(inbound)
         channel = self._channels[inbound.thread.platform]
         job = await self._jobs.refuse(inbound, [] if silent else channel.bodies(notices.notice(why)))
         if job is None:
@@ -218,9 +209,7 @@ class Dispatcher:
         ticket = Ticket(job, doubtful=resumed)
         self._tickets[job.id] = ticket
         if job.state is JobState.QUEUED:
-            left = max(0.0, self.rules.ttl - job.age)
-            who, where = _who_and_where(job.thread, job.asker)
-            ticket.seat = seat or self._gpu.enter(who, where, enforce=False, ttl=left)
+            ticket.seat = seat or self._door.back(job)
             ticket.live = LiveMessage(ticket, self._outbox, self._jobs)
             ticket.live.start(ticket.tell_position)
         if job.turn is not None and job.state is not JobState.REMOVING:
@@ -263,8 +252,7 @@ class Dispatcher:
             await self._give_up(ticket)
         except DataDirError as error:
             ticket.error = error
-            self._unseen.add(ticket.job.id)
-        except Exception:
+        except Exception:  # the outer boundary of a job: whatever it is, the question is not lost
             log.exception("A job ended on an unexpected error and is tried again")
             await asyncio.sleep(self.rules.backoff(1))
             await self._jobs.disown([ticket.job.id])
@@ -367,8 +355,3 @@ class Dispatcher:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-def _who_and_where(thread: ThreadKey, asker: str) -> tuple[str, str]:
-    place = f"{thread.platform}/{thread.workspace}/{thread.channel}"
-    return f"{thread.platform}/{thread.workspace}/{asker}", place

@@ -48,7 +48,7 @@ class Lanes:
     async def _worked(self, thread: ThreadKey) -> bool:
         try:
             return await self._work(thread)
-        except Exception:
+        except Exception:  # the outer boundary of a thread
             # A thread that nobody is at any more would wait for ever.
             log.exception("A thread's work ended on an unexpected error and is taken up again")
             await asyncio.sleep(PAUSE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TypeVar
 
 from adapters.fault import fault
@@ -59,7 +60,7 @@ class Outbox:
                 return await channel.open(post), True
             except (ChannelBusy, ChannelGone):
                 raise
-            except Exception:
+            except Exception:  # whatever it is, the request may have had its effect
                 maybe_there = ticket.doubtful = True
                 raise
 
@@ -96,7 +97,7 @@ class Outbox:
         try:
             found = await self.repeated(ticket, lambda: channel.find(post))
             for message_id in dict.fromkeys([*ticket.ids.values(), *found]):
-                await self.repeated(ticket, lambda id_=message_id: channel.remove(id_, post))  # type: ignore[misc]
+                await self.repeated(ticket, partial(channel.remove, message_id, post))
         except ChannelGone:
             pass  # What is gone cannot be seen.
         ticket.closing = True
@@ -111,7 +112,7 @@ class Outbox:
                 return await call()
             except (ChannelGone, LeaseLost):
                 raise
-            except Exception as error:
+            except Exception as error:  # a channel is somebody else's code: logged and repeated, never the end of a job
                 if ticket.age() > self.rules.give_up:
                     raise ChannelGone("The platform did not take the message for a day.") from error
                 tries += 1
@@ -143,5 +144,5 @@ class Outbox:
         post = ticket.post(0, first.body or "", Phase.FINAL)
         for message_id in await self.repeated(ticket, lambda: channel.find(post)):
             if message_id not in ticket.ids.values():
-                await self.repeated(ticket, lambda id_=message_id: channel.remove(id_, post))  # type: ignore[misc]
+                await self.repeated(ticket, partial(channel.remove, message_id, post))
         await self._edit(ticket, channel, post)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from core.seat import Slot
-from core.shedding import ShedLevel
+from core.seat import JobLine
 from core.types import PUBLIC_SCOPE, Answer, Citation, Degradation, Kept, QueryStatus, Question, Turn
 
 
@@ -161,7 +159,7 @@ Show = Callable[[str], Awaitable[None]]
 """Given the whole text so far, each time it has grown; what it was given before is a part of it."""
 
 
-class Seat(Protocol):
+class Seat(JobLine, Protocol):
     """The place of one question in the line for the model."""
 
     @property
@@ -174,22 +172,8 @@ class Seat(Protocol):
         """About how long that takes; None if nobody knows yet."""
         ...
 
-    @property
-    def level(self) -> ShedLevel:
-        """What is left out now, since many wait."""
-        ...
-
-    @property
-    def patience_seconds(self) -> float:
-        """How long a call that may be left out waits for its slot."""
-        ...
-
     async def near(self) -> None:
         """Returns when it is time to get ready. Raises `QuestionExpired`."""
-        ...
-
-    def slot(self, cost: int, *, optional: bool = False) -> AbstractAsyncContextManager[Slot]:
-        """The model, for one call of so many tokens: waits until it is free. See `core.seat`."""
         ...
 
     def leave(self) -> None:
@@ -206,7 +190,7 @@ class Gpu(Protocol):
         ...
 
 
-AnswerTurn = Callable[[Question, Show, Seat], Awaitable[Answer]]
+AnswerTurn = Callable[[Question, Show, JobLine], Awaitable[Answer]]
 """The function from a question to its answer that the dispatcher is given."""
 
 Scope = Callable[[ThreadKey], frozenset[str]]

@@ -12,7 +12,6 @@ import random
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
 
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_bolt.app.async_app import AsyncApp
@@ -27,12 +26,10 @@ from adapters.slack.listeners import listen
 from adapters.slack.names import Names
 from adapters.slack.pane import Pane, Topics
 from adapters.slack.setup import SlackSetup
-from adapters.slack.web import Json, SlackWeb
+from adapters.slack.web import REFUSED, Json, SlackWeb
 from core.errors import ChannelError, ConfigError
 
 log = logging.getLogger(__name__)
-
-REFUSED: Final = ("invalid_auth", "not_authed", "token_revoked", "account_inactive", "not_allowed_token_type")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +117,7 @@ class SlackSocket:
         connection = _Connection(app, self._setup.app_token, self._patience)
         try:
             await asyncio.wait_for(connection.open(), self._patience.hello)
-        except BaseException as error:
+        except BaseException as error:  # cancelled as well: nobody else knows of this connection
             await connection.close()
             if isinstance(error, TimeoutError):
                 raise ChannelError("no connection was made in time") from error
@@ -147,11 +144,11 @@ class _Connection(AsyncSocketModeHandler):
         self._pong: float | None = None
         # What slack_sdk would do by itself: open the next connection in the place of this one.
         self.client.default_auto_reconnect_enabled = False
-        self.client.connect_to_new_endpoint = self._end  # type: ignore[method-assign]
+        self.client.connect_to_new_endpoint = self._end  # type: ignore[method-assign]  # it has no setting for that
         self.client.message_listeners.append(self._note)
         self.client.on_close_listeners.append(self._closed)
 
-    async def handle(self, client: SocketModeClient, req: SocketModeRequest) -> None:  # type: ignore[override]
+    async def handle(self, client: SocketModeClient, req: SocketModeRequest) -> None:  # type: ignore[override]  # as Bolt does
         try:
             await super().handle(client, req)
         except Exception as error:  # noqa: BLE001 - of a connection that ended meanwhile
@@ -170,7 +167,7 @@ class _Connection(AsyncSocketModeHandler):
         except Exception as error:  # aiohttp's many
             raise ChannelError(f"no address for a connection ({type(error).__name__}).") from error
         self.client.wss_uri = str(reply["url"])
-        await self.client.connect()  # type: ignore[no-untyped-call]
+        await self.client.connect()  # type: ignore[no-untyped-call]  # slack_sdk has no types there
         await self._greeted.wait()
 
     def alive(self) -> bool:
@@ -194,7 +191,7 @@ class _Connection(AsyncSocketModeHandler):
     async def close(self) -> None:
         """For good."""
         with suppress(Exception):  # a connection that is broken cannot be closed in order
-            await self.client.close()  # type: ignore[no-untyped-call]
+            await self.client.close()  # type: ignore[no-untyped-call]  # as above
 
     async def _end(self, force: bool = False) -> None:
         self._over.set()

@@ -13,10 +13,11 @@ from typing import Final
 from adapters.discord.setup import DiscordSetup
 from adapters.discord_gateway import DiscordGateway
 from adapters.dispatcher import Dispatcher
-from adapters.ports import Seat, Show
+from adapters.ports import Show
 from adapters.store import SqlConversationStore
 from bench.figures import Figure, Result
 from bench.run import Run
+from core.seat import JobLine
 from core.types import Answer, Query, QueryStatus, Question
 from core.window import MAX_TURNS
 from tests.discord_server.gateway import until
@@ -43,7 +44,7 @@ def measure(run: Run) -> Result:
 async def _measured(run: Run, scratch: Path) -> Result:
     ended: dict[str, float] = {}
 
-    async def answer(question: Question, show: Show, seat: Seat) -> Answer:
+    async def answer(question: Question, show: Show, seat: JobLine) -> Answer:
         text = ""
         for step in range(int(STREAM_SECONDS * 5)):
             text += f"word {step} "

@@ -191,7 +191,7 @@ class Settings(BaseModel):
     )
     """Channels in which more than the public documents are searched, with the scopes that their members may see."""
 
-    discord_bot_token: SecretStr | None = Field(None, alias="DISCORD_BOT_TOKEN")
+    discord_bot_token: Key | None = Field(None, alias="DISCORD_BOT_TOKEN")
     discord_api_base_url: Url | None = Field(None, alias="DISCORD_API_BASE_URL")
     """Of a proxy of Discord's API, with its version. Unset: Discord itself."""
     discord_message_content: bool = Field(True, alias="DISCORD_MESSAGE_CONTENT")

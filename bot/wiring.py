@@ -13,7 +13,7 @@ from typing import Final, Literal
 import httpx
 
 from adapters.dispatcher import Dispatcher
-from adapters.ports import AnswerTurn, Scope, Seat, Show, ThreadKey, public
+from adapters.ports import AnswerTurn, Scope, Show, ThreadKey, public
 from adapters.rules import Rules
 from adapters.store import SqlConversationStore
 from adapters.summaries import Summaries
@@ -35,6 +35,7 @@ from core.pipeline import Limits, Pipeline, Rewriter
 from core.prompts import BASE, PROFILES, TRAINED, Manners
 from core.retrieve import Threshold, Weights
 from core.sanitize import has_control_token
+from core.seat import JobLine
 from core.turnstile import Turnstile
 from core.types import Answer, Question
 from core.window import MAX_TURNS
@@ -165,7 +166,7 @@ def scope_by(channels: Mapping[str, frozenset[str]]) -> Scope:
 def in_line(pipeline: Pipeline) -> AnswerTurn:
     """`pipeline`, each turn of which waits on its seat for the model."""
 
-    async def answer(question: Question, show: Show, seat: Seat) -> Answer:
+    async def answer(question: Question, show: Show, seat: JobLine) -> Answer:
         return await on_seat(pipeline, seat).answer(question, show)
 
     return answer

@@ -9,7 +9,7 @@ from typing import Final
 from core import smalltalk
 from core.metrics import SANITIZED
 from core.sanitize import assembled, label, prompt
-from core.types import ChatRequest, Passage, Question, Said, Turn
+from core.types import NOT_BORNE_OUT, ChatRequest, Passage, Question, Said, Turn
 
 MAX_QUESTION_CHARS: Final = 4_000
 """Of a longer message the model sees this much, and the answer says so."""
@@ -39,7 +39,8 @@ def clean_history(turns: Sequence[Turn]) -> tuple[Turn, ...]:
     return tuple(
         Turn(
             question=_counted("history", prompt, turn.question),
-            answer=_counted("history", prompt, turn.answer),
+            # The passages that were shown are part of the conversation; our word before them would be copied.
+            answer=_counted("history", prompt, turn.answer.removeprefix(NOT_BORNE_OUT).lstrip()),
             author=label(turn.author),
             heard=clean_heard(turn.heard),
             at=turn.at,

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 from core.pipeline import Pipeline
-from core.queued_model import Line, QueuedModel
-from core.seat import Background
+from core.queued_model import QueuedModel
+from core.seat import Background, JobLine
 from core.shedding import ShedLevel
 
 SHED_ANSWER_TOKENS: Final = 512
 """Longest answer under load."""
-
-
-class JobLine(Line, Protocol):
-    """Where the calls of one job wait: a `Seat`, or what stands before one."""
-
-    @property
-    def level(self) -> ShedLevel: ...
-
-    @property
-    def patience_seconds(self) -> float: ...
 
 
 def on_seat(pipeline: Pipeline, seat: JobLine) -> Pipeline:

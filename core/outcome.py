@@ -11,7 +11,17 @@ from core.fail_open import record
 from core.generate import Generated
 from core.metrics import STAGE_SECONDS, TURNS
 from core.output import Hygiene
-from core.types import NOT_IN_DOCUMENTS, Answer, Citation, Degradation, FinishReason, Kept, Passage, Query
+from core.types import (
+    NOT_BORNE_OUT,
+    NOT_IN_DOCUMENTS,
+    Answer,
+    Citation,
+    Degradation,
+    FinishReason,
+    Kept,
+    Passage,
+    Query,
+)
 
 EXCERPT_CHARS: Final = 500
 """Of each passage that stands in for an answer."""
@@ -21,7 +31,6 @@ SEARCH_FAILED: Final = (
     "The documents could not be searched just now, so I cannot answer from them. Please ask again in a minute."
 )
 MODEL_DOWN: Final = "The model is not available right now. These passages fit your question best:"
-NOT_BORNE_OUT: Final = "The model gave no answer that the documents bear out. These passages fit your question best:"
 MODEL_DOWN_NOTHING: Final = "The model is not available right now. Please ask again in a minute."
 NO_ANSWER: Final = "I have no answer to that. Please ask it in other words."
 NOTHING_ASKED: Final = "Ask me something about the documents."

@@ -254,7 +254,7 @@ class Pipeline:
         self, asked: Question, passages: tuple[Passage, ...], context_tokens: int
     ) -> tuple[ChatRequest, Fitted]:
         fitted = fit(
-            fixed=instructions(asked.summary) + heard_block(asked.heard) + asked.text,
+            fixed=instructions(asked.summary) + heard_block(asked.heard) + asked.author + asked.text,
             history=asked.history,
             passages=passages,
             context_tokens=context_tokens,

@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Awaitable
-from contextlib import AbstractAsyncContextManager, aclosing
-from typing import Final, Protocol
+from contextlib import aclosing
+from typing import Final
 
 from core.errors import ModelCut, ModelError, ModelTimeout, ModelUnavailable, Preempted
-from core.gpu import Slot
 from core.ports import ChatModel
+from core.seat import Line, Slot
 from core.types import ChatRequest, Delta
 from core.window import estimate_tokens
 
@@ -24,12 +24,6 @@ OPTIONAL: Final = frozenset({"rewrite", "summarize"})
 """Purposes that fail open."""
 MOST_ATTEMPTS: Final = 3
 RETRY_PAUSE: Final = 0.3
-
-
-class Line(Protocol):
-    """Where calls wait: a `Seat`, or `Background`."""
-
-    def slot(self, cost: int, *, optional: bool = False) -> AbstractAsyncContextManager[Slot]: ...
 
 
 def cost_of(request: ChatRequest) -> int:

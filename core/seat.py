@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from core.errors import ModelUnavailable
 from core.shedding import ShedLevel
@@ -17,6 +17,28 @@ if TYPE_CHECKING:
 
 TYPICAL_COST: Final = 2_000
 """Tokens of a call that is not known yet, to tell how many come before somebody."""
+
+
+class Line(Protocol):
+    """Where calls wait: a `Seat`, or `Background`."""
+
+    def slot(self, cost: int, *, optional: bool = False) -> AbstractAsyncContextManager[Slot]:
+        """The model, for one call of so many tokens: waits until it is free."""
+        ...
+
+
+class JobLine(Line, Protocol):
+    """Where the calls of one job wait: a `Seat`, or what stands before one."""
+
+    @property
+    def level(self) -> ShedLevel:
+        """What is left out now, since many wait."""
+        ...
+
+    @property
+    def patience_seconds(self) -> float:
+        """How long a call that may be left out waits for its slot."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,8 @@ from types import MappingProxyType
 from typing import Final
 
 PUBLIC_SCOPE: Final = "public"
+NOT_BORNE_OUT: Final = "The model gave no answer that the documents bear out. These passages fit your question best:"
+"""Before passages that are shown in the place of an answer."""
 NOT_IN_DOCUMENTS: Final = "I could not find this in the documents."
 """What is said, by the model and by us, when no passage answers."""
 

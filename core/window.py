@@ -125,7 +125,7 @@ def shortened(
     limit = LONGEST_QUOTE
     while True:
         quotes = tuple(replace(t, question=t.question[:limit], answer=t.answer[:limit]) for t in turns)
-        if limit <= SHORTEST_QUOTE or sum(_turn_tokens(turn, count) + count(turn.author) for turn in quotes) <= room:
+        if limit <= SHORTEST_QUOTE or sum(_turn_tokens(turn, count) for turn in quotes) <= room:
             return quotes
         limit = max(SHORTEST_QUOTE, limit * 3 // 4)
 
@@ -136,7 +136,8 @@ def _budget(context_tokens: int, answer_tokens: int) -> int:
 
 def _turn_tokens(turn: Turn, count: Callable[[str], int]) -> int:
     heard = sum(count(said.author) + count(said.text) for said in turn.heard)
-    return heard + count(turn.question) + count(turn.answer) + 2 * _MESSAGE_TOKENS
+    # Where several people ask, each question bears a name.
+    return heard + count(turn.author) + count(turn.question) + count(turn.answer) + 2 * _MESSAGE_TOKENS
 
 
 def _passage_tokens(passage: Passage, count: Callable[[str], int]) -> int:

@@ -9,7 +9,7 @@ import discord
 
 from adapters.discord import rendering
 from adapters.discord.access import Access
-from adapters.discord.commands import ASKED, NOT_ALLOWED, Commands, acknowledged, say
+from adapters.discord.commands import ASKED, NOT_ALLOWED, Commands, acknowledged, place_of, say
 from adapters.discord.delivery import AGAIN
 from adapters.discord.intake import Intake
 from adapters.dispatcher import Dispatcher
@@ -76,10 +76,9 @@ class Buttons:
 
     async def _answer_again(self, interaction: discord.Interaction, key: str, *, exact: bool) -> None:
         found = await self._store.lookups.turn_of(key)
-        assert interaction.channel is not None
         if found is None:
             await say(interaction, GONE)
-        elif not await self._access.may_ask(interaction.user, interaction.channel, interaction.client):  # type: ignore[arg-type]
+        elif not await self._access.may_ask(interaction.user, place_of(interaction), interaction.client):
             await say(interaction, NOT_ALLOWED)
         else:
             name = f"{interaction.id}{AGAIN}{found.turn.message_id.rpartition(AGAIN)[2]}"

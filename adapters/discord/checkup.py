@@ -8,7 +8,7 @@ import discord
 from discord.http import Route
 
 from adapters.checkup import Finding
-from adapters.discord.connection import NO_CONTENT, UNREACHABLE, WRONG_TOKEN
+from adapters.discord.connection import NO_CONTENT, NOT_DISCORD, UNREACHABLE, WRONG_TOKEN, NotDiscord, from_discord
 from adapters.discord.setup import DiscordSetup
 
 NEEDED: Final = {
@@ -33,15 +33,19 @@ async def look(setup: DiscordSetup) -> list[Finding]:
     """What was found; nothing is changed, and no session is begun."""
     if setup.api_base_url:
         Route.BASE = setup.api_base_url
-    client = discord.Client(intents=discord.Intents.none())
+    # Without the intent for servers discord.py warns of what is not so: the intents of `threadwise run` are others.
+    client = discord.Client(intents=discord.Intents(guilds=True))
     try:
-        await client.login(setup.token)
-        return [
-            Finding(good=True, text=f"Discord: the token is that of {client.user}."),
-            *_application(client, setup),
-            *_connections(await client.http.request(Route("GET", "/gateway/bot")), setup),
-            *_servers(await client.http.request(Route("GET", "/users/@me/guilds"))),
-        ]
+        with from_discord():
+            await client.login(setup.token)
+            return [
+                Finding(good=True, text=f"Discord: the token is that of {client.user}."),
+                *_application(client, setup),
+                *_connections(await client.http.request(Route("GET", "/gateway/bot")), setup),
+                *_servers(await client.http.request(Route("GET", "/users/@me/guilds"))),
+            ]
+    except NotDiscord:
+        return [Finding(good=False, text=f"{NOT_DISCORD}.")]
     except discord.LoginFailure:
         return [Finding(good=False, text=WRONG_TOKEN)]
     except UNREACHABLE as error:

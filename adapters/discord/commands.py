@@ -115,7 +115,7 @@ class Commands:
         await acknowledged(self._ask, private=False)(interaction, question)
 
     async def _ask(self, interaction: discord.Interaction, question: str) -> None:
-        place = _place(interaction)
+        place = place_of(interaction)
         name = rendering.safe(discord.utils.escape_markdown(interaction.user.display_name))
         if not await self._access.may_ask(interaction.user, place, interaction.client):
             await say(interaction, NOT_ALLOWED)
@@ -129,7 +129,7 @@ class Commands:
         )
 
     async def _ask_about(self, interaction: discord.Interaction, message: discord.Message) -> None:
-        place = _place(interaction)
+        place = place_of(interaction)
         us = interaction.client.user
         text = decoded(message.content, message, us) if us is not None else ""
         if not await self._access.may_ask(interaction.user, place, interaction.client):
@@ -196,7 +196,7 @@ class Commands:
     # ---------------------------------------------------------------------------------------------- threads
 
     async def _thread(self, interaction: discord.Interaction) -> ThreadKey | None:
-        place = _place(interaction)
+        place = place_of(interaction)
         if is_one(place):
             return key_in(place, place.id)
         await say(interaction, NOT_HERE)
@@ -212,7 +212,7 @@ class Commands:
     async def _own(self, interaction: discord.Interaction) -> ThreadKey | None:
         """The thread, if whoever asks may decide over it."""
         thread = await self._thread(interaction)
-        if thread is None or is_private(_place(interaction)) or interaction.permissions.manage_messages:
+        if thread is None or is_private(place_of(interaction)) or interaction.permissions.manage_messages:
             return thread
         turns = await self._store.turns(thread)
         if turns and turns[0].author_id != str(interaction.user.id):
@@ -221,7 +221,8 @@ class Commands:
         return thread
 
 
-def _place(interaction: discord.Interaction) -> Place:
+def place_of(interaction: discord.Interaction) -> Place:
+    """Where it was done."""
     assert interaction.channel is not None
     return interaction.channel  # type: ignore[return-value]  # forums and categories take no commands
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Final
 
@@ -24,6 +25,8 @@ from adapters.discord.setup import DiscordSetup
 from core.errors import ConfigError
 
 log = logging.getLogger(__name__)
+# Of libraries for voice, which is not used.
+discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
 
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
@@ -48,7 +51,22 @@ FINAL: Final = MappingProxyType(
 """Codes with which Discord closes a connection for good. Trying on would use up the sessions of a day."""
 UNREACHABLE: Final = (OSError, aiohttp.ClientError, TimeoutError, discord.HTTPException, discord.GatewayNotFound)
 
+NOT_DISCORD: Final = "What answers is not Discord: check the network, the proxy and DISCORD_API_BASE_URL"
+
 MakeClient = Callable[[discord.Intents], discord.Client]
+
+
+class NotDiscord(Exception):
+    """A web page, or somebody else's JSON, where Discord's API should be."""
+
+
+@contextmanager
+def from_discord() -> Iterator[None]:
+    """Around the first calls with a token: a login page of a network answers them, too. Raises `NotDiscord`."""
+    try:
+        yield
+    except (KeyError, TypeError, discord.NotFound) as error:
+        raise NotDiscord from error
 
 
 class Connection:
@@ -81,6 +99,8 @@ class Connection:
                 if closed.code in FINAL:
                     raise ConfigError(FINAL[closed.code]) from None
                 log.warning("Discord closed the connection for good (%s); a new one is made", closed.code)
+            except NotDiscord:
+                log.warning("%s; tried again", NOT_DISCORD)
             except UNREACHABLE as error:
                 log.warning("Discord cannot be reached (%s); tried again", type(error).__name__)
             finally:
@@ -90,9 +110,10 @@ class Connection:
             pause = min(LONGEST_PAUSE, pause * 2)
 
     async def _once(self, client: discord.Client) -> None:
-        await client.login(self._setup.token)
-        told = await client.http.request(Route("GET", "/gateway"))
-        DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(told["url"])
+        with from_discord():
+            await client.login(self._setup.token)
+            told = await client.http.request(Route("GET", "/gateway"))
+            DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(told["url"])
         self.client = client
         connected = asyncio.ensure_future(client.connect())
         refused = asyncio.ensure_future(self._pacer.unauthorized.wait())

@@ -169,7 +169,8 @@ class Actions:
         found = await self._latest(channel, user)
         if found is None:
             return NO_QUESTION
-        return f"In your thread {await self._named(found.thread)}:\n{_searched(found.turn)}"
+        name = _named(await self._memory.turns(found.thread))
+        return f"In your thread {name}:\n{_searched(found.turn)}"
 
     async def _latest(self, channel: str, user: str) -> Found | None:
         return await self._memory.lookups.latest_by(self._key(channel, ""), user)
@@ -180,14 +181,10 @@ class Actions:
             return NOTHING_HERE
         if turns[0].author_id != user:
             return NOT_YOURS
-        name = await self._named(thread)
+        name = _named(turns)
         count = await self._desk.forget(thread)
         many = f"{count} question{'s' if count != 1 else ''}"
         return f"Removed {many} of the thread {name} from my memory for good. What stands on Slack stays there."
-
-    async def _named(self, thread: ThreadKey) -> str:
-        turns = await self._memory.turns(thread)
-        return f"“{escaped(shortened(turns[0].typed, TITLE_CHARS))}”" if turns else "that is gone"
 
     async def _turn_at(self, message: Json, thread: ThreadKey) -> StoredTurn | None:
         """The turn that a message asks or answers."""
@@ -203,6 +200,10 @@ class Actions:
 
     def _key(self, channel: str, thread: str) -> ThreadKey:
         return ThreadKey(platform=PLATFORM, workspace=self._team, channel=channel, thread=thread)
+
+
+def _named(turns: list[StoredTurn]) -> str:
+    return f"“{escaped(shortened(turns[0].typed, TITLE_CHARS))}”" if turns else "that is gone"
 
 
 def _searched(turn: StoredTurn) -> str:

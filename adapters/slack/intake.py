@@ -74,8 +74,9 @@ class Intake:
         """An event about a message. Raises `ThreadwiseError` if it could not be stored."""
         match what_happened(event, self._me):
             case Said() as said if self._is_open(said):
-                if await self._is_question(said):
-                    await self._ask(said)
+                turns = await self._known.turns(self._key(said.channel, said.thread)) if said.in_thread else []
+                if await self._is_question(said, turns):
+                    await self._ask(said, turns)
             case Rewritten(message=said):
                 await self._desk.edited(await self._inbound(said))
             case Gone() as gone:
@@ -87,10 +88,9 @@ class Intake:
             return self._setup.direct_messages
         return not self._setup.channels or said.channel in self._setup.channels
 
-    async def _is_question(self, said: Said) -> bool:
+    async def _is_question(self, said: Said, turns: list[StoredTurn]) -> bool:
         people = mentioned(said.text)
         to_us = said.direct or self._me in people
-        turns = [] if to_us or not said.in_thread else await self._known.turns(self._key(said.channel, said.thread))
         # The thread under a question is the bot's own; one that it was called into is not.
         ours = any(turn.message_id == said.thread for turn in turns)
         quiet = ours and self._setup.follow_ups is not FollowUps.MENTION and await self._is_quiet(said)
@@ -148,8 +148,7 @@ class Intake:
 
     # ----------------------------------------------------------------------------------------- submitting
 
-    async def _ask(self, said: Said) -> None:
-        turns = await self._known.turns(self._key(said.channel, said.thread)) if said.in_thread else []
+    async def _ask(self, said: Said, turns: list[StoredTurn]) -> None:
         heard = await self._listening.before(said, turns) if said.in_thread else ()
         unread = tuple(str(file.get("name") or "a file") for file in said.files)
         inbound = replace(await self._inbound(said), heard=heard, unread=unread)

@@ -33,7 +33,7 @@ _GONE: Final = frozenset(
     "posting_to_channel_denied team_not_found".split()
 )
 """No later try helps."""
-_REFUSED: Final = frozenset(
+REFUSED: Final = frozenset(
     "invalid_auth not_authed account_inactive token_revoked token_expired not_allowed_token_type "
     "org_login_required".split()
 )
@@ -100,7 +100,7 @@ class SlackWeb:
         error = str(told.get("error") or "")
         if status == 429 or error in ("ratelimited", "rate_limited"):
             raise ChannelBusy(f"Slack asks to wait before {method}.", retry_after=_wait(failed, told)) from failed
-        if error in _REFUSED:
+        if error in REFUSED:
             self.refusal = ConfigError(
                 f"Slack refuses the token ({error}): check SLACK_BOT_TOKEN, and install the app."
             )

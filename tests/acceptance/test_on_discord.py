@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.acceptance.conftest import Threadwise
+from tests.acceptance.story import EMBEDDED, GUIDE
 from tests.discord_server.gateway import until
 from tests.discord_server.server import DiscordServer
 from tests.discord_server.world import ASKER, GENERAL, NEWS, Json
@@ -17,25 +18,6 @@ from tests.servers.openai import OpenAIServer
 from tests.servers.replies import Reply
 
 ME = "<@9000>"
-GUIDE = """\
-# Kestrel agent
-
-## Install on Linux
-
-To install the Kestrel agent on Linux, download the package `kestrel-agent.deb` and run `dpkg -i kestrel-agent.deb`.
-
-## Install on ARM
-
-On ARM install the Kestrel agent from the package `kestrel-agent-arm64.deb`; a Raspberry Pi 4 or newer is needed.
-
-## GPU driver
-
-The Kestrel agent needs the GPU driver 550 or newer on the host; install the driver before the agent.
-
-## Remove
-
-To remove the Kestrel agent run `dpkg -r kestrel-agent`.
-"""
 
 
 @pytest.fixture
@@ -81,11 +63,9 @@ async def searched(discord: DiscordServer, thread: int) -> str:
 
 async def test_the_story_of_three_turns_with_the_embedded_model(threadwise: Threadwise, discord: DiscordServer):
     (threadwise.directory / "docs" / "agent.md").write_text(GUIDE)
-    embedded = {"LLM_BASE_URL": "", "REWRITER": "", "EMBEDDING_BASE_URL": "", "EMBEDDING_MODEL": ""}
-    embedded["RETRIEVAL_MIN_SIMILARITY"] = "0.2"
-    ingested = await threadwise.run("ingest", "docs", **embedded)
+    ingested = await threadwise.run("ingest", "docs", **EMBEDDED)
     assert ingested.code == 0, ingested.err
-    async with running(threadwise, discord, **embedded):
+    async with running(threadwise, discord, **EMBEDDED):
         said = await discord.say(ASKER, GENERAL, f"{ME} How do I install the Kestrel agent?")
         thread = int(said["id"])
         (first,) = await final(discord, thread, 1, 120)

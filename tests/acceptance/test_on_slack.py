@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, closing
 import pytest
 
 from tests.acceptance.conftest import Threadwise
+from tests.acceptance.story import EMBEDDED, GUIDE
 from tests.servers.openai import OpenAIServer
 from tests.servers.replies import Reply
 from tests.slack_server import ASKER, BOT_USER, Fault, SlackServer
@@ -18,25 +19,6 @@ from tests.slack_server.limits import texts_of
 from tests.slack_server.server import APP_TOKEN, BOT_TOKEN
 
 AT = f"<@{BOT_USER}>"
-GUIDE = """\
-# Kestrel agent
-
-## Install on Linux
-
-To install the Kestrel agent on Linux, download the package `kestrel-agent.deb` and run `dpkg -i kestrel-agent.deb`.
-
-## Install on ARM
-
-On ARM install the Kestrel agent from the package `kestrel-agent-arm64.deb`; a Raspberry Pi 4 or newer is needed.
-
-## GPU driver
-
-The Kestrel agent needs the GPU driver 550 or newer on the host; install the driver before the agent.
-
-## Remove
-
-To remove the Kestrel agent run `dpkg -r kestrel-agent`.
-"""
 
 
 @pytest.fixture
@@ -82,11 +64,9 @@ def searched(threadwise: Threadwise) -> list[str]:
 
 async def test_the_story_of_three_turns_with_the_embedded_model(threadwise: Threadwise, slack: SlackServer):
     (threadwise.directory / "docs" / "agent.md").write_text(GUIDE)
-    embedded = {"LLM_BASE_URL": "", "REWRITER": "", "EMBEDDING_BASE_URL": "", "EMBEDDING_MODEL": ""}
-    embedded["RETRIEVAL_MIN_SIMILARITY"] = "0.2"
-    ingested = await threadwise.run("ingest", "docs", **embedded)
+    ingested = await threadwise.run("ingest", "docs", **EMBEDDED)
     assert ingested.code == 0, ingested.err
-    async with running(threadwise, slack, **embedded):
+    async with running(threadwise, slack, **EMBEDDED):
         thread = slack.says(ASKER, "C1", f"{AT} How do I install the Kestrel agent?")
         await slack.until(lambda: len(finals(slack, thread)) == 1, 120)
         assert "agent.md" in finals(slack, thread)[0]

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from adapters.dispatcher import Dispatcher
 from adapters.jobs import Ending
-from adapters.ports import Seat, Show, StoredTurn, TurnState
+from adapters.ports import Show, StoredTurn, TurnState
 from adapters.store import SqlConversationStore
 from adapters.summaries import Summaries
 from adapters.terminal import TerminalChannel
@@ -30,6 +30,7 @@ from core.llm import HttpChatModel
 from core.pipeline import Pipeline
 from core.ports import ChatModel, Retriever
 from core.prompts import GEMMA3
+from core.seat import JobLine
 from core.types import Answer, ChatRequest, Hits, Query, QueryStatus, Question
 from core.window import MAX_TURNS
 from tests.cases.gemma import gemma_endpoint
@@ -99,7 +100,7 @@ class Quill(Bot):
         for channel in (self.wall, Wall("slack")):
             self.dispatcher.attach(channel)
 
-    async def _answer(self, question: Question, show: Show, seat: Seat) -> Answer:
+    async def _answer(self, question: Question, show: Show, seat: JobLine) -> Answer:
         shown: list[str] = []
 
         async def seen(text: str) -> None:

@@ -117,6 +117,7 @@ async def test_a_process_without_file_descriptors_goes_on_when_there_are_some(tm
             on.board.say(f"t{n}", f"question {n + 1}")
         await asyncio.sleep(2)
         resource.prlimit(on.process.pid, resource.RLIMIT_NOFILE, before)
+        assert "All connection attempts failed" in on.log.read_text(), "the fault did not land"
         await on.until_all_ended()
         await on.stop()
         assert judge(on.board, on.database) == []

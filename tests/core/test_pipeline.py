@@ -10,11 +10,22 @@ import pytest
 from prometheus_client import REGISTRY
 
 from core.errors import ContextTooLong, ModelCut, ModelTimeout, ModelUnavailable, RetrievalError
-from core.outcome import MODEL_DOWN, MODEL_DOWN_NOTHING, NO_ANSWER, NOT_BORNE_OUT, NOTHING_ASKED, SEARCH_FAILED
+from core.intake import clean_history
+from core.outcome import MODEL_DOWN, MODEL_DOWN_NOTHING, NO_ANSWER, NOTHING_ASKED, SEARCH_FAILED
 from core.pipeline import Limits, Pipeline
 from core.prompts import BASE, CONTEXT_CLOSE, GEMMA3, TRAINED, Manners
 from core.retrieve import Weights
-from core.types import CARRIED_OVER, NOT_IN_DOCUMENTS, Answer, Degradation, QueryStatus, Question, Turn, Usage
+from core.types import (
+    CARRIED_OVER,
+    NOT_BORNE_OUT,
+    NOT_IN_DOCUMENTS,
+    Answer,
+    Degradation,
+    QueryStatus,
+    Question,
+    Turn,
+    Usage,
+)
 from tests.fakes import HERON, KESTREL, LEAVE, ScriptedModel, ScriptedRetriever, passage, shown_by
 
 OIL = Turn(question="What oil does the Kestrel take?", answer="It takes 0.8 L [1].")
@@ -352,3 +363,9 @@ async def test_cancelling_a_turn_is_never_swallowed():
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+def test_our_word_before_passages_that_stood_in_for_an_answer_is_no_part_of_the_history():
+    """A model took it for an answer and gave it again."""
+    (turn,) = clean_history([Turn(question="When?", answer=f"{NOT_BORNE_OUT}\n\nOn Fridays [1].")])
+    assert turn.answer == "On Fridays [1]."

@@ -14,11 +14,12 @@ import pytest
 
 from adapters.dispatcher import Dispatcher
 from adapters.jobs import Admitted
-from adapters.ports import Inbound, Phase, Post, Seat, Show, StoredTurn, ThreadKey, platform_order
+from adapters.ports import Inbound, Phase, Post, Show, StoredTurn, ThreadKey, platform_order
 from adapters.rules import Rules
 from adapters.store import SqlConversationStore
 from adapters.store.files import prepare
 from adapters.summaries import Summaries
+from core.seat import JobLine
 from core.types import Answer, Query, QueryStatus, Question, Turn
 from tests.dialogues.conftest import QUICK
 from tests.open_line import OpenLine
@@ -52,7 +53,7 @@ class Desk:
         self.dispatcher = Dispatcher(store, self._answer, self.line, 20, self.summaries, rules=rules)
         self.dispatcher.attach(wall)
 
-    async def _answer(self, question: Question, show: Show, seat: Seat) -> Answer:
+    async def _answer(self, question: Question, show: Show, seat: JobLine) -> Answer:
         self.questions.append(question)
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)

@@ -198,6 +198,26 @@ async def test_an_edit_of_a_question_that_waits_is_what_is_answered(desk: Desk):
     assert len(opened(desk.wall)) == 2
 
 
+async def test_an_edit_of_a_question_that_is_being_answered_begins_its_answer_anew(desk: Desk):
+    """The answer to the old words must not be stored beside the new ones."""
+    gate = Gate(desk)
+    said = message("1", "What about the vlave?")
+    job = await desk.admits(said)
+    await gate.reached()
+    assert await desk.dispatcher.edited(message("1", "What about the valve?")) is Edited.REPLACED
+    await gate.reached(2)
+    gate.go.set()
+    await desk.ends(job)
+    assert seen(desk.wall, "1") == [("re What about the valve?", Phase.FINAL)]
+    turn = await desk.turn(said)
+    assert (turn.typed, turn.searched, turn.answered) == (
+        "What about the valve?",
+        "What about the valve?",
+        "re What about the valve?",
+    )
+    assert await desk.sql("SELECT attempts FROM jobs") == [(1,)], "that was no failure"
+
+
 async def test_an_edit_of_an_answered_question_is_remembered_and_not_answered_again(desk: Desk):
     """F2: the channel may offer to."""
     said = message("1", BADGE)

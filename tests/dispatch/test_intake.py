@@ -144,7 +144,7 @@ async def test_a_disk_that_is_nearly_full_refuses_and_takes_again_without_a_rest
     """F19."""
     desk = await make_desk(free_bytes=200 * 2**20)
     free = [100 * 2**20]
-    desk.dispatcher._free_bytes = lambda: free[0]
+    desk.dispatcher._door._free_bytes = lambda: free[0]
     refused = await desk.dispatcher.admit(message("1"))
     assert refused is not None
     await desk.ends(refused.job or 0)

@@ -110,6 +110,7 @@ async def test_a_message_of_another_app_shows_nothing_of_another_channel(slack: 
     blocks = slack.workspace.places["C1"].messages[ours(slack, thread)]["blocks"]
     forged = slack.workspace.add("C2", user="U0OTHER", bot_id=OTHER_BOT, text="x", blocks=blocks)
     slack.shortcut(SECOND, "C2", forged["ts"], actions.SHOW_QUERY)
+    await quill.at_rest()  # two clicks at once are handled side by side
     slack.clicks(SECOND, "C2", forged["ts"], FEEDBACK, "helpful")
     await quill.at_rest()
     assert shown_to(slack, SECOND) == [actions.NO_SEARCH, actions.GONE]
