@@ -220,9 +220,9 @@ class Dispatcher:
     # ----------------------------------------------------------------------------------------- the work
 
     async def _first_of(self, thread: ThreadKey) -> bool:
-        job = await self.rules.patiently(lambda: self._jobs.next(thread))
-        ticket = self._tickets.get(job.id) if job is not None else None
-        if job is None or ticket is None or ticket.job.fence != job.fence or self._closing:
+        first = await self.rules.patiently(lambda: self._jobs.next(thread))
+        ticket = self._tickets.get(first[0]) if first is not None else None
+        if first is None or ticket is None or ticket.job.fence != first[1] or self._closing:
             return False  # Who enters a ticket wakes the lane.
         ticket.runner = asyncio.ensure_future(self._run(ticket))
         try:

@@ -63,6 +63,7 @@ class LiveMessage:
     async def _open(self) -> None:
         ticket = self._ticket
         if 0 in ticket.ids:
+            self.opened.set()
             return
         fault("K2")
         if self._wanted == self._shown:
@@ -72,10 +73,10 @@ class LiveMessage:
         ticket.ids[0], shows = await self._outbox.create(ticket, post, maybe_there=ticket.doubtful, until=self._closing)
         if shows:
             self._shown = wanted
+        self.opened.set()  # The work need not wait until the id is stored: without it the message would be found.
         await self._outbox.rules.patiently(lambda: self._jobs.posted(ticket.job, 0, ticket.ids[0]))
 
     async def _edits(self) -> None:
-        self.opened.set()
         tries, channel = 0, self._outbox.channel(self._ticket.job)
         while True:
             await self._changed.wait()

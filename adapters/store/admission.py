@@ -14,13 +14,11 @@ from sqlalchemy import and_, func, literal, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.jobs import Ending, Job, JobState
-from adapters.ports import Inbound, ThreadKey
+from adapters.ports import Inbound
 from adapters.store.columns import storable
-from adapters.store.job_rows import job_value, key_of, new_inbox, new_job, new_part
+from adapters.store.job_rows import Names, job_value, key_of, names_of, new_inbox, new_job, new_part
 from adapters.store.models import InboxRow, JobRow, ThreadRow, TurnRow
 from adapters.store.rows import new_thread, new_turn
-
-Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +83,7 @@ async def _turns(session: AsyncSession, inbounds: Sequence[Inbound]) -> dict[Nam
     made = {}
     # Of a batch, too, the platform's order counts; those without one keep the order of arrival.
     for inbound in sorted(inbounds, key=attrgetter("order")):
-        thread = threads[_thread(inbound.thread)]
+        thread = threads[names_of(inbound.thread)]
         place = await _make_room(session, thread.id, inbound.order) if thread.id in ends and inbound.order else None
         if place is None:
             place = ends.get(thread.id, 0) + 1
@@ -98,7 +96,7 @@ async def _turns(session: AsyncSession, inbounds: Sequence[Inbound]) -> dict[Nam
 async def _threads(session: AsyncSession, inbounds: Sequence[Inbound]) -> dict[Names, ThreadRow]:
     """The conversations that the questions belong to, begun if need be."""
     columns = (ThreadRow.platform, ThreadRow.workspace, ThreadRow.channel, ThreadRow.thread)
-    wanted = {_thread(inbound.thread): inbound for inbound in reversed(inbounds)}
+    wanted = {names_of(inbound.thread): inbound for inbound in reversed(inbounds)}
     rows = await session.scalars(select(ThreadRow).where(tuple_(*columns).in_(list(wanted))))
     threads = {(row.platform, row.workspace, row.channel, row.thread): row for row in rows}
     missing = {
@@ -130,7 +128,3 @@ async def _make_room(session: AsyncSession, thread_id: int, order: str) -> int |
 def _message(inbound: Inbound) -> Names:
     thread = inbound.thread
     return tuple(map(storable, (thread.platform, thread.workspace, thread.channel, inbound.message_id)))
-
-
-def _thread(thread: ThreadKey) -> Names:
-    return tuple(map(storable, (thread.platform, thread.workspace, thread.channel, thread.thread)))

@@ -15,6 +15,14 @@ from adapters.store import ticks
 from adapters.store.columns import storable
 from adapters.store.models import InboxRow, JobRow, PartRow, TurnRow
 
+Names = tuple[str, ...]
+"""The columns that name a thread, or a message, as they are stored."""
+
+
+def names_of(thread: ThreadKey) -> Names:
+    """The columns of a thread, for a query about many."""
+    return tuple(map(storable, (thread.platform, thread.workspace, thread.channel, thread.thread)))
+
 
 def is_in(table: type[InboxRow], thread: ThreadKey) -> ColumnElement[bool]:
     """The messages of a thread."""

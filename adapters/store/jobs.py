@@ -10,15 +10,13 @@ message that was just created is none: in a crowd there are hundreds of them, an
 
 from __future__ import annotations
 
-import asyncio
 import secrets
-from collections import deque
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, or_, select, update
+from sqlalchemy import ColumnElement, and_, case, or_, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -26,8 +24,9 @@ from adapters.jobs import OPEN, Ending, Job, JobState, Part, Work
 from adapters.ports import Inbound, ThreadKey, TurnState
 from adapters.store import ticks
 from adapters.store.admission import Admission, admit
+from adapters.store.batch import Batches
 from adapters.store.database import Database
-from adapters.store.job_rows import is_in, job_value, new_part
+from adapters.store.job_rows import Names, job_value, names_of, new_part
 from adapters.store.models import InboxRow, JobRow, PartRow, ThreadRow, TurnRow
 from adapters.store.rows import heard_by, settled
 from adapters.store.window import memory_of, names_in
@@ -35,28 +34,38 @@ from core.errors import LeaseLost
 from core.types import Answer
 
 ATTEMPTS = 5
-MOST_AT_ONCE = 100
-"""Messages that are taken in one transaction."""
 LEASE_SECONDS = 30.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Message:
+    """A message of ours that was created, or that shows its final body."""
+
+    job: Job
+    part: int
+    id: str
+    delivered: bool = False
+    last: bool = False
+
+
 class SqlJobs:
-    """The jobs of one process. Every method is one transaction."""
+    """The jobs of one process. Every method is one transaction, which what is written often shares with others."""
 
     def __init__(self, database: Database, lease_seconds: float = LEASE_SECONDS) -> None:
         self.database = database
         self.lease_seconds = lease_seconds
         self.owner = secrets.token_hex(16)
-        self._waiting: deque[tuple[Admission, asyncio.Future[Job | None]]] = deque()
-        self._taking = asyncio.Lock()
+        self._admissions: Batches[Admission, Job | None] = Batches(self._admit)
+        self._lookups: Batches[ThreadKey, tuple[int, int] | None] = Batches(self._firsts)
+        self._messages: Batches[_Message, None] = Batches(self._note)
 
     async def admit(self, inbound: Inbound) -> Job | None:
         """Stores the question and its job; None if the message is known. When this returns, it is on the disk."""
-        return await self.database.run(self._taken(Admission(inbound=inbound)))
+        return await self.database.run(self._admissions.add(Admission(inbound=inbound)))
 
     async def refuse(self, inbound: Inbound, bodies: Sequence[str]) -> Job | None:
         """Stores that the message was refused, with the notice that is to be shown, if any."""
-        return await self.database.run(self._taken(Admission(inbound=inbound, refusal=bodies)))
+        return await self.database.run(self._admissions.add(Admission(inbound=inbound, refusal=bodies)))
 
     async def extend(self) -> set[int]:
         """Extends the lease of all jobs of this process; the ids of those that it still has."""
@@ -66,9 +75,9 @@ class SqlJobs:
         """Takes the open jobs that nobody is at, oldest first. `alone`: no other process can be alive."""
         return await self.database.run(self._take_over(platforms, alone=alone))
 
-    async def next(self, thread: ThreadKey) -> Job | None:
-        """The job of this process that is to be done first in a thread."""
-        return await self.database.run(self._next(thread))
+    async def next(self, thread: ThreadKey) -> tuple[int, int] | None:
+        """Id and fence of the job of this process that is to be done first in a thread."""
+        return await self.database.run(self._lookups.add(thread))
 
     async def begin(self, job: Job, most_turns: int) -> Work:
         """Counts an attempt, before the work; the question as it reads now, and what the thread holds before it."""
@@ -95,12 +104,12 @@ class SqlJobs:
 
     async def posted(self, job: Job, part: int, message_id: str) -> None:
         """Stores the id of a message of ours."""
-        await self.database.run(self._posted(job, part, {"message_id": message_id}))
+        await self.database.run(self._messages.add(_Message(job=job, part=part, id=message_id)))
 
     async def delivered(self, job: Job, part: int, message_id: str, *, last: bool) -> None:
         """Stores that the message shows its final body; the `last` one ends the job."""
-        values = {"message_id": message_id, "delivered": True}
-        await self.database.run(self._posted(job, part, values, JobState.DONE if last else None))
+        message = _Message(job=job, part=part, id=message_id, delivered=True, last=last)
+        await self.database.run(self._messages.add(message))
 
     async def end(self, job: Job, state: JobState) -> None:
         """Ends the job without delivery, and its turn without an answer if it has none."""
@@ -114,27 +123,7 @@ class SqlJobs:
         """Ends all open jobs of a platform that does not go on where it was; the questions, oldest first."""
         return await self.database.run(self._abandon(platform))
 
-    async def _taken(self, admission: Admission) -> Job | None:
-        """Waits until the message is stored, together with all that wait by then."""
-        result: asyncio.Future[Job | None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((admission, result))
-        async with self._taking:
-            if not result.done():
-                batch = [self._waiting.popleft() for _ in range(min(MOST_AT_ONCE, len(self._waiting)))]
-                await self._take(batch)
-        return await result
-
-    async def _take(self, batch: Sequence[tuple[Admission, asyncio.Future[Job | None]]]) -> None:
-        try:
-            jobs = await self._retried([admission for admission, _ in batch])
-        except Exception as error:  # noqa: BLE001 - each of those who wait is told
-            for _, result in batch:
-                result.set_exception(error)
-        else:
-            for (_, result), job in zip(batch, jobs, strict=True):
-                result.set_result(job)
-
-    async def _retried(self, admissions: Sequence[Admission]) -> list[Job | None]:
+    async def _admit(self, admissions: Sequence[Admission]) -> list[Job | None]:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 async with self.database.write(urgent=True) as session:
@@ -179,22 +168,25 @@ class SqlJobs:
             ids = (await session.scalars(taken)).all()
             return await _values(session, JobRow.id.in_(ids))
 
-    async def _next(self, thread: ThreadKey) -> Job | None:
-        async with self.database.read() as session:
-            first = await session.scalar(
-                select(JobRow.id)
-                .join(InboxRow, InboxRow.id == JobRow.inbox_id)
-                .join(TurnRow, TurnRow.id == JobRow.turn_id)
-                .where(
-                    JobRow.state.in_((JobState.QUEUED, JobState.RUNNING, JobState.DELIVERING)),
-                    JobRow.lease_owner == self.owner,
-                    is_in(InboxRow, thread),
-                )
-                .order_by(TurnRow.seq)
-                .limit(1)
+    async def _firsts(self, threads: Sequence[ThreadKey]) -> list[tuple[int, int] | None]:
+        columns = (InboxRow.platform, InboxRow.workspace, InboxRow.channel, InboxRow.thread)
+        names = [names_of(thread) for thread in threads]
+        to_do = (
+            select(JobRow.id, JobRow.fence, *columns)
+            .join(InboxRow, InboxRow.id == JobRow.inbox_id)
+            .join(TurnRow, TurnRow.id == JobRow.turn_id)
+            .where(
+                JobRow.state.in_((JobState.QUEUED, JobState.RUNNING, JobState.DELIVERING)),
+                JobRow.lease_owner == self.owner,
+                tuple_(*columns).in_(names),
             )
-            jobs = await _values(session, JobRow.id == first) if first is not None else []
-            return jobs[0] if jobs else None
+            .order_by(TurnRow.seq)
+        )
+        firsts: dict[Names, tuple[int, int]] = {}
+        async with self.database.read() as session:
+            for id_, fence, *thread in await session.execute(to_do):
+                firsts.setdefault(tuple(thread), (id_, fence))
+        return [firsts.get(thread) for thread in names]
 
     async def _begin(self, job: Job, most_turns: int) -> Work:
         async with self.database.write(urgent=True) as session:
@@ -249,11 +241,21 @@ class SqlJobs:
             theirs = and_(JobRow.id.in_(ids), JobRow.lease_owner == self.owner)
             await session.execute(update(JobRow).where(theirs).values(lease_owner=""))
 
-    async def _posted(self, job: Job, part: int, values: dict[str, Any], state: JobState | None = None) -> None:
+    async def _note(self, messages: Sequence[_Message]) -> list[LeaseLost | None]:
         async with self.database.write() as session:
-            ended = {"state": state.value, "lease_owner": ""} if state else {"lease_owner": self.owner}
+            return [await self._noted(session, message) for message in messages]
+
+    async def _noted(self, session: AsyncSession, message: _Message) -> LeaseLost | None:
+        job = message.job
+        ended = {"state": JobState.DONE.value, "lease_owner": ""} if message.last else {"lease_owner": self.owner}
+        try:
             await self._guarded(session, job, ended)
-            await session.execute(update(PartRow).where(PartRow.job_id == job.id, PartRow.part == part).values(values))
+        except LeaseLost as lost:
+            return lost  # It has written nothing, and the others' messages are none of its business.
+        values = {"message_id": message.id} | ({"delivered": True} if message.delivered else {})
+        this = and_(PartRow.job_id == job.id, PartRow.part == message.part)
+        await session.execute(update(PartRow).where(this).values(values))
+        return None
 
     async def _abandon(self, platform: str) -> list[str]:
         here = select(InboxRow.id).where(InboxRow.platform == platform)
