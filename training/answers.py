@@ -105,10 +105,11 @@ async def _unseen(text: str) -> None:
     """Nobody looks on."""
 
 
-async def measured(data_dir: Path, limit: int | None) -> dict[str, list[Judged]]:
-    """All held-out questions, by the name of who answers."""
-    learnt, held_out = pages()
-    questions = answering.held_out(held_out, [*learnt, *held_out])[:limit]
+async def measured(data_dir: Path, limit: int | None, *, choosing: bool) -> dict[str, list[Judged]]:
+    """All held-out questions, by the name of who answers; `choosing`: those about the pages for that."""
+    split = pages()
+    about = split.chosen_by if choosing else split.held_out
+    questions = answering.held_out(about, [*split.learnt, *about])[:limit]
     async with AsyncExitStack() as stack:
         started = await engine.start(data_dir, embeddings=False)
         stack.push_async_callback(started.close)
@@ -152,9 +153,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m training.answers", description=__doc__)
     parser.add_argument("--data-dir", type=Path, default=Path("data"), help="where the embedded model's files are kept")
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N questions")
+    parser.add_argument("--choosing", action="store_true", help="the pages by which settings are chosen")
     parser.add_argument("--show", action="store_true", help="print each question and what was said")
     asked = parser.parse_args()
-    found = asyncio.run(measured(asked.data_dir, asked.limit))
+    found = asyncio.run(measured(asked.data_dir, asked.limit, choosing=asked.choosing))
     console = Console()
     if asked.show:
         for one in found["trained"]:

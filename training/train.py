@@ -8,6 +8,7 @@ import math
 import random
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +27,9 @@ THREADS: Final = 2
 HELD_OUT: Final = 0.05
 """Share of the conversations that are held out, chosen by the hash of their id."""
 PAGES_HELD_OUT: Final = 0.1
-"""Share of the pages, with all conversations about them."""
+"""Share of the pages, with all conversations about them: figures are measured on them, nothing is chosen by them."""
+PAGES_CHOSEN_BY: Final = 0.06
+"""Share of the pages by which the answerer's checkpoint and its bias against refusals are chosen."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -81,17 +84,28 @@ def _rewrite(server: Server, recipe: Recipe) -> Epochs:
 
 
 def _answer(server: Server, recipe: Recipe) -> Epochs:
-    learnt, held_out = pages()
+    split = pages()
     rng = random.Random(recipe.seed)
-    epochs = [answering.epoch(learnt, server.tokens, rng) for _ in range(math.ceil(recipe.epochs))]
-    return epochs, answering.epoch(held_out, server.tokens, random.Random(0))
+    epochs = [answering.epoch(split.learnt, server.tokens, rng) for _ in range(math.ceil(recipe.epochs))]
+    return epochs, answering.epoch(split.chosen_by, server.tokens, random.Random(0))
 
 
-def pages() -> tuple[list[answering.Page], list[answering.Page]]:
-    """The pages that are learnt from, and those that are held out."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pages:
+    """The pages of the training data by what they are for; no page is in two of them."""
+
+    learnt: list[answering.Page]
+    chosen_by: list[answering.Page]
+    held_out: list[answering.Page]
+
+
+def pages() -> Pages:
+    """The pages, split the same in every run."""
     found = answering.load(sorted(DATA.glob("answer-*.jsonl")))
     held_out = [page for page in found if is_held_out(page.id, PAGES_HELD_OUT)]
-    return [page for page in found if page not in held_out], held_out
+    others = [page for page in found if page not in held_out]
+    chosen_by = [page for page in others if is_held_out(page.id, PAGES_HELD_OUT + PAGES_CHOSEN_BY)]
+    return Pages(learnt=[page for page in others if page not in chosen_by], chosen_by=chosen_by, held_out=held_out)
 
 
 def is_held_out(id_: str, share: float) -> bool:
@@ -105,7 +119,7 @@ def tell(line: str) -> None:
 
 
 TASKS: Final[dict[str, Callable[[Server, Recipe], Epochs]]] = {"rewrite": _rewrite, "answer": _answer}
-EPOCHS: Final = {"rewrite": 2.0, "answer": 1.0}
+EPOCHS: Final = {"rewrite": 2.0, "answer": 3.0}
 
 if __name__ == "__main__":
     main()

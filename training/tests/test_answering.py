@@ -15,9 +15,11 @@ from training.train import pages
 
 @pytest.fixture(scope="module")
 def learnt() -> list[Page]:
-    found, held_out = pages()
-    assert not {page.id for page in found} & {page.id for page in held_out}
-    return found
+    split = pages()
+    parts = [{page.id for page in part} for part in (split.learnt, split.chosen_by, split.held_out)]
+    assert all(parts)
+    assert len(set.union(*parts)) == sum(map(len, parts))
+    return split.learnt
 
 
 def together(learnt: list[Page], seed: int) -> list[Posed]:
