@@ -131,7 +131,7 @@ async def open_app(
             gpu=gpu,
             dispatcher=dispatcher,
             embedded=settings.llm_base_url is None,
-            about=f"Model: {pipeline.model!r}, {context}.",
+            about=f"Model: {pipeline.model}, {context}.",
         )
 
 
@@ -312,7 +312,7 @@ async def _ask_endpoint(model: HttpChatModel, wanted: str) -> EndpointInfo:
         listed = ", ".join(info.models[:5])
         raise ModelRejected(f"The endpoint does not serve the model of LLM_MODEL; it lists: {listed}. Set LLM_MODEL.")
     if not info.models:
-        raise ModelError(f"{model!r} lists no model: load one, or check LLM_BASE_URL, which usually ends in /v1.")
+        raise ModelError(f"{model.where} lists no model: load one, or check LLM_BASE_URL, which usually ends in /v1.")
     if uncovered := [token for token in info.special_tokens if not has_control_token(token)]:
         log.warning("Control tokens of the model that the sanitizer does not break: %s", " ".join(uncovered[:20]))
     return info

@@ -71,6 +71,14 @@ class HttpChatModel:
     def __repr__(self) -> str:
         return f"HttpChatModel({self._connections.base!r}, model={self._model!r})"
 
+    def __str__(self) -> str:
+        return f"{self._model or 'the first that is listed'} at {self._connections.base}"
+
+    @property
+    def where(self) -> str:
+        """Host and port, for messages."""
+        return self._connections.where
+
     async def aclose(self) -> None:
         """Closes all connections; running calls fail."""
         await self._connections.aclose()
