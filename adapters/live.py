@@ -1,17 +1,27 @@
-"""The first message of an answer, until the answer is there: created at once, then edited at the platform's pace."""
+"""The messages of an answer until it is there: the first is created at once, further ones as the answer outgrows it.
+
+They are edited at the platform's pace, one request at a time. The id of a message is stored before the next one is
+created, so at most one can exist that nobody knows of.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Final
 
 from adapters.fault import fault
 from adapters.outbox import Outbox
-from adapters.ports import Phase
+from adapters.ports import InParts, Phase
 from adapters.store.jobs import SqlJobs
 from adapters.ticket import Ticket, Verdict
 from core.errors import ChannelBusy, ChannelError, ChannelGone, LeaseLost
+
+NOTHING_YET: Final = ("…", Phase.WAITING)
+"""What a later part shows that the answer does not reach any more: an attempt has begun anew."""
+
+Look = tuple[str, Phase]
 
 
 class LiveMessage:
@@ -19,7 +29,8 @@ class LiveMessage:
 
     def __init__(self, ticket: Ticket, outbox: Outbox, jobs: SqlJobs) -> None:
         self._ticket, self._outbox, self._jobs = ticket, outbox, jobs
-        self._wanted = self._shown = ("", Phase.WAITING)
+        self._wanted: Look = ("", Phase.WAITING)
+        self._shown: dict[int, Look] = {}
         self._word: Callable[[], str] = str
         self._changed, self._closing, self.opened = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.gone = False
@@ -50,7 +61,12 @@ class LiveMessage:
 
     async def _run(self) -> None:
         try:
-            await self._open()
+            if 0 not in self._ticket.ids:
+                fault("K2")
+                if not self._wanted[0]:
+                    self._wanted = (self._word(), Phase.WAITING)
+                await self._open(0, self._looks()[0])
+            self.opened.set()
             await self._edits()
         except ChannelGone:
             self.gone = True
@@ -60,21 +76,15 @@ class LiveMessage:
         finally:
             self.opened.set()
 
-    async def _open(self) -> None:
-        ticket = self._ticket
-        if 0 in ticket.ids:
-            self.opened.set()
-            return
-        fault("K2")
-        if self._wanted == self._shown:
-            self._wanted = (self._word(), Phase.WAITING)
-        wanted = self._wanted
-        post = ticket.post(0, *wanted)
-        ticket.ids[0], shows = await self._outbox.create(ticket, post, maybe_there=ticket.doubtful, until=self._closing)
+    async def _open(self, part: int, look: Look) -> None:
+        ticket, outbox = self._ticket, self._outbox
+        post = ticket.post(part, *look)
+        id_, shows = await outbox.create(ticket, post, maybe_there=ticket.doubtful, until=self._closing)
+        ticket.ids[part] = id_
         if shows:
-            self._shown = wanted
+            self._shown[part] = look
         self.opened.set()  # The work need not wait until the id is stored: without it the message would be found.
-        await self._outbox.rules.patiently(lambda: self._jobs.posted(ticket.job, 0, ticket.ids[0]))
+        await outbox.rules.patiently(lambda: self._jobs.posted(ticket.job, part, id_))
 
     async def _edits(self) -> None:
         tries, channel = 0, self._outbox.channel(self._ticket.job)
@@ -83,25 +93,58 @@ class LiveMessage:
             if self._closing.is_set():
                 return
             self._changed.clear()
-            if self._wanted == self._shown:
+            if (outdated := self._outdated()) is None:
                 continue
-            wanted, pause = self._wanted, channel.pace
+            part, look = outdated
+            self._changed.set()  # There may be another one.
+            pause = channel.pace
             try:
-                await self._outbox.sure(self._ticket.job)
-                await channel.edit(self._ticket.ids[0], self._ticket.post(0, *wanted))
-                self._shown, tries = wanted, 0
-                if wanted[1] is Phase.GROWING:
+                if part in self._ticket.ids:
+                    await self._edit(part, look)
+                else:
+                    await self._open(part, look)
+                tries = 0
+                if look[1] is Phase.GROWING:
                     fault("K8")
             except (ChannelGone, LeaseLost):
                 raise
             except Exception as error:  # noqa: BLE001 - an edit in between may be left out
-                self._ticket.doubtful |= not isinstance(error, ChannelBusy)
+                if self._closing.is_set():
+                    return
                 tries += 1
-                self._changed.set()
                 pause = max(pause, self._outbox.trouble(error, tries))
                 if pause > self._outbox.rules.longest_edit_wait:
                     return
             await self._sleep(pause)
+
+    async def _edit(self, part: int, look: Look) -> None:
+        ticket = self._ticket
+        await self._outbox.sure(ticket.job)
+        try:
+            await self._outbox.channel(ticket.job).edit(ticket.ids[part], ticket.post(part, *look))
+        except (ChannelBusy, ChannelGone):
+            raise
+        except Exception:  # whatever it is, the request may have its effect yet
+            ticket.doubtful = True
+            raise
+        self._shown[part] = look
+
+    def _outdated(self) -> tuple[int, Look] | None:
+        """The first part that does not look as it should, and how it should."""
+        looks = self._looks()
+        for part in range(max(len(looks), *(known + 1 for known in self._ticket.ids))):
+            look = looks[part] if part < len(looks) else NOTHING_YET
+            if look != self._shown.get(part):
+                return part, look
+        return None
+
+    def _looks(self) -> Sequence[Look]:
+        """How the parts should look now."""
+        text, phase = self._wanted
+        channel = self._outbox.channel(self._ticket.job)
+        if phase is Phase.GROWING and isinstance(channel, InParts):
+            return [(body, phase) for body in channel.growing(text)]
+        return [self._wanted]
 
     async def _sleep(self, seconds: float) -> None:
         with suppress(TimeoutError):

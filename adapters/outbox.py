@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
 from adapters.fault import fault
-from adapters.jobs import Job, JobState
+from adapters.jobs import Job, JobState, Part
 from adapters.ports import Channel, Phase, Post
 from adapters.rules import Rules
 from adapters.store.jobs import SqlJobs
@@ -71,8 +71,10 @@ class Outbox:
     async def deliver(self, ticket: Ticket) -> None:
         """Shows the final bodies, in order, and ends the job. Raises `ChannelGone` if there is no place for them."""
         channel, job = self.channel(ticket.job), ticket.job
-        last = job.parts[-1].number
-        for part in job.parts:
+        # Of parts that only the growing answer had there is an id and no body.
+        parts = [part for part in job.parts if part.body is not None] or job.parts[:1]
+        last = parts[-1].number
+        for part in parts:
             if part.delivered:
                 continue
             post = ticket.post(part.number, part.body or "", Phase.FINAL)
@@ -84,7 +86,8 @@ class Outbox:
                 await self._edit(ticket, channel, post)
             fault("K11")
             if part.number == last:
-                await self._settle_doubts(ticket)
+                await self._remove_surplus(ticket, channel, last)
+                await self._settle_doubts(ticket, parts)
                 ticket.closing = True
             message_id = ticket.ids[part.number]
             await self._stored(job, part.number, message_id, last=part.number == last)
@@ -135,14 +138,22 @@ class Outbox:
     async def _stored(self, job: Job, part: int, message_id: str, *, last: bool) -> None:
         await self.rules.patiently(lambda: self._jobs.delivered(job, part, message_id, last=last))
 
-    async def _settle_doubts(self, ticket: Ticket) -> None:
+    async def _remove_surplus(self, ticket: Ticket, channel: Channel, last: int) -> None:
+        """Parts that the growing answer had and the final one does not need."""
+        for number in [number for number in ticket.ids if number > last]:
+            post = ticket.post(number, "", Phase.FINAL)
+            await self.repeated(ticket, partial(channel.remove, ticket.ids[number], post))
+            del ticket.ids[number]
+
+    async def _settle_doubts(self, ticket: Ticket, parts: Sequence[Part]) -> None:
         """A request whose reply was lost may have had its effect later: a second message, an old text."""
         if not ticket.doubtful:
             return
-        channel, first = self.channel(ticket.job), ticket.job.parts[0]
+        channel = self.channel(ticket.job)
         await ticket.pause(self.rules.settling)
-        post = ticket.post(0, first.body or "", Phase.FINAL)
-        for message_id in await self.repeated(ticket, lambda: channel.find(post)):
+        posts = [ticket.post(part.number, part.body or "", Phase.FINAL) for part in parts]
+        for message_id in await self.repeated(ticket, lambda: channel.find(posts[0])):
             if message_id not in ticket.ids.values():
-                await self.repeated(ticket, partial(channel.remove, message_id, post))
-        await self._edit(ticket, channel, post)
+                await self.repeated(ticket, partial(channel.remove, message_id, posts[0]))
+        for post in posts:
+            await self._edit(ticket, channel, post)

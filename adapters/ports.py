@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from core.seat import JobLine
 from core.types import PUBLIC_SCOPE, Answer, Citation, Degradation, Kept, QueryStatus, Question, Turn
@@ -212,7 +212,7 @@ class Phase(StrEnum):
     WAITING = "waiting"
     """A word about what is going on."""
     GROWING = "growing"
-    """The answer so far, as plain text of any length: the channel shows what fits."""
+    """The answer so far: plain text of any length of which the channel shows what fits, or a body of `InParts`."""
     FINAL = "final"
     """One of the bodies that the channel made of the answer."""
 
@@ -262,6 +262,15 @@ class Channel(Protocol):
 
     async def remove(self, message_id: str, post: Post) -> None:
         """Deletes the message; no error if it is gone."""
+        ...
+
+
+@runtime_checkable
+class InParts(Protocol):
+    """A channel that shows a growing answer in as many messages as it takes."""
+
+    def growing(self, text: str) -> Sequence[str]:
+        """The messages that show the answer so far, at least one; all but the last as they will stay."""
         ...
 
 

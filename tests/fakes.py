@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Seque
 from core.errors import ModelError
 from core.types import ChatRequest, Delta, FinishReason, Hits, Passage, Usage
 
-Reply = str | ModelError | float | Sequence[str | ModelError]
-"""Text, pieces of text, an error to raise, or seconds to hang before a reply of nothing."""
+Reply = str | ModelError | float | Sequence[str | ModelError | float]
+"""Text, an error to raise, seconds to hang before a reply of nothing; or pieces: text, seconds between them, errors."""
 
 
 class ScriptedModel:
@@ -34,6 +34,9 @@ class ScriptedModel:
         for piece in [reply] if isinstance(reply, str | ModelError) else reply:
             if isinstance(piece, ModelError):
                 raise piece
+            if isinstance(piece, float):
+                await asyncio.sleep(piece)
+                continue
             yield Delta(text=piece)
         yield Delta(finish=FinishReason.STOP, usage=Usage(prompt_tokens=_tokens(request), completion_tokens=5))
 

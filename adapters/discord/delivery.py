@@ -73,6 +73,10 @@ class DiscordDelivery:
         """The messages that show `answer`."""
         return rendering.bodies(answer)
 
+    def growing(self, text: str) -> Sequence[str]:
+        """The messages that show an answer that is being written."""
+        return rendering.growing(text)
+
     async def open(self, post: Post) -> str:
         """Creates the message, and the thread if the question opens one."""
         asked = _asked(post)
@@ -89,7 +93,7 @@ class DiscordDelivery:
                 silent=post.part > 0,
                 **options,
             )
-        if post.phase is not Phase.FINAL:
+        if post.phase is not Phase.FINAL and post.part == 0:
             self._sign(post, place)
         return f"{place.id}/{created.id}"
 
@@ -284,8 +288,7 @@ def _is_notice(post: Post) -> bool:
 
 
 def _looks(post: Post) -> tuple[str, discord.ui.View | None]:
-    if post.phase is Phase.FINAL:
-        body = rendering.Body.loaded(post.body)
-        return body.content, rendering.view(body.buttons, post.key)
-    shown = rendering.growing(post.body) if post.phase is Phase.GROWING else rendering.waiting(post.body)
-    return shown, rendering.view(rendering.WORKING, post.key)
+    if post.phase is Phase.WAITING:
+        return rendering.waiting(post.body), rendering.view(rendering.WORKING if post.part == 0 else (), post.key)
+    body = rendering.Body.loaded(post.body)
+    return body.content, rendering.view(body.buttons, post.key)

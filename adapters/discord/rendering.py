@@ -19,7 +19,6 @@ LIMIT: Final = 2000
 """Characters of a message."""
 MOST_SOURCES: Final = 10
 GROWING: Final = "\n-# … still writing"
-MORE: Final = "\n-# … goes on when it is complete"
 BLANK: Final = "I have no answer to that."
 PREFIX: Final = "tw"
 """Of the ids of our buttons: "tw:what:key"."""
@@ -71,12 +70,12 @@ def waiting(text: str) -> str:
     return f"-# {safe(text)}"
 
 
-def growing(text: str) -> str:
-    """What fits of an answer that is being written."""
-    parts = split(safe(text), LIMIT - len(MORE))
-    if not parts:
-        return waiting("…")
-    return parts[0] + (MORE if len(parts) > 1 else GROWING)
+def growing(text: str) -> Sequence[str]:
+    """The messages that show an answer that is being written, as `Body`s: split where the final one will be."""
+    *whole, last = split(safe(text), LIMIT) or (waiting("…"),)
+    last += GROWING if len(last) + len(GROWING) <= LIMIT else ""
+    bodies = [Body(content=part) for part in whole] + [Body(content=last, buttons=WORKING)]
+    return [body.dumped() for body in bodies]
 
 
 def safe(text: str) -> str:

@@ -88,9 +88,17 @@ def new_job(inbox: InboxRow, turn: TurnRow | None, *, asker: str, owner: str, le
     )
 
 
-def new_part(job_id: int, number: int, key: str, body: str | None) -> PartRow:
-    """The row of a message of ours that does not exist yet."""
-    return PartRow(job_id=job_id, part=number, key=key, body=body, delivered=False)
+def new_part(
+    job_id: int,
+    number: int,
+    key: str,
+    body: str | None = None,
+    *,
+    message_id: str | None = None,
+    delivered: bool = False,
+) -> PartRow:
+    """The row of a message of ours; without an id it does not exist yet."""
+    return PartRow(job_id=job_id, part=number, key=key, body=body, message_id=message_id, delivered=delivered)
 
 
 def job_value(job: JobRow, inbox: InboxRow, parts: Sequence[PartRow]) -> Job:

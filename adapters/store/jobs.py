@@ -224,9 +224,8 @@ class SqlJobs:
             await self._guarded(session, job, {"state": JobState.DELIVERING.value, "ending": ending.value})
             values = settled(answer, state, datetime.now(UTC))
             await session.execute(update(TurnRow).where(TurnRow.id == job.turn).values(**values))
-            first = and_(PartRow.job_id == job.id, PartRow.part == 0)
-            await session.execute(update(PartRow).where(first).values(body=bodies[0]))
-            session.add_all(new_part(job.id, number, job.key, body) for number, body in enumerate(bodies) if number)
+            for number, body in enumerate(bodies):
+                await _put(session, job, number, {"body": body})
         parts = tuple(Part(number=number, body=body) for number, body in enumerate(bodies))
         return replace(job, state=JobState.DELIVERING, parts=parts)
 
@@ -253,8 +252,7 @@ class SqlJobs:
         except LeaseLost as lost:
             return lost  # It has written nothing, and the others' messages are none of its business.
         values = {"message_id": message.id} | ({"delivered": True} if message.delivered else {})
-        this = and_(PartRow.job_id == job.id, PartRow.part == message.part)
-        await session.execute(update(PartRow).where(this).values(values))
+        await _put(session, job, message.part, values)
         return None
 
     async def _abandon(self, platform: str) -> list[str]:
@@ -274,6 +272,13 @@ class SqlJobs:
 
     def _mine(self, job: Job) -> ColumnElement[bool]:
         return and_(JobRow.id == job.id, JobRow.fence == job.fence, JobRow.lease_owner == self.owner)
+
+
+async def _put(session: AsyncSession, job: Job, part: int, values: dict[str, Any]) -> None:
+    """Changes what is kept of a message of ours, or begins to keep it: while an answer grows, so do its parts."""
+    this = and_(PartRow.job_id == job.id, PartRow.part == part)
+    if await session.scalar(update(PartRow).where(this).values(values).returning(PartRow.id)) is None:
+        session.add(new_part(job.id, part, job.key, **values))
 
 
 async def _values(session: AsyncSession, which: ColumnElement[bool]) -> list[Job]:
