@@ -102,5 +102,7 @@ def _may(path: Path, mode: int) -> bool:
 def _log_version() -> None:
     # Two connections that write at once can, rarely, damage a database in older ones. Threadwise writes with one, so
     # that there is nothing to do for an operator; other programs had better not write in it.
-    note = "" if sqlite3.sqlite_version_info >= WAL_RESET_FIXED else " (before 3.51.3: never write with a second program)"
+    note = (
+        "" if sqlite3.sqlite_version_info >= WAL_RESET_FIXED else " (before 3.51.3: never write with a second program)"
+    )
     log.info("SQLite %s%s", sqlite3.sqlite_version, note)
