@@ -118,6 +118,11 @@ def broken(text: str, pattern: re.Pattern[str]) -> str:
     return _cut(text, (plain.ends[match.start()] for match in pattern.finditer(plain.chars)))
 
 
+def is_blank(text: str) -> bool:
+    """Whether nothing of it can be seen."""
+    return not _FORBIDDEN.sub("", _IGNORABLE.sub("", text)).strip()
+
+
 def has_control_token(text: str) -> bool:
     """Whether any control token, plain or disguised, is in `text`."""
     return bool(_WORTH_FOLDING.search(text)) and _TOKENS.search(_fold(text).chars) is not None

@@ -18,13 +18,14 @@ from adapters import inspection
 from adapters.discord import rendering
 from adapters.discord.access import Access
 from adapters.discord.delivery import AGAIN, PLATFORM
-from adapters.discord.intake import Intake
+from adapters.discord.intake import ASK_SOMETHING, Intake
 from adapters.discord.places import Place, is_one, is_private, key_in
 from adapters.discord.reading import decoded
 from adapters.dispatcher import Dispatcher
 from adapters.ports import StoredTurn, ThreadKey
 from adapters.store import SqlConversationStore
 from core.errors import ThreadwiseError
+from core.sanitize import is_blank
 
 log = logging.getLogger(__name__)
 
@@ -119,6 +120,9 @@ class Commands:
         name = rendering.safe(discord.utils.escape_markdown(interaction.user.display_name))
         if not await self._access.may_ask(interaction.user, place, interaction.client):
             await say(interaction, NOT_ALLOWED)
+            return
+        if is_blank(question):
+            await say(interaction, ASK_SOMETHING)
             return
         # An ordinary message from here on, which the answer may refer to when the interaction has long ended.
         shown = await interaction.edit_original_response(

@@ -246,7 +246,9 @@ class DiscordDelivery:
 
     def _sign(self, post: Post, place: discord.PartialMessageable) -> None:
         self._end_sign(post)
-        self._signs[post.key, post.part] = asyncio.create_task(self._type(place))
+        key = post.key, post.part
+        sign = self._signs[key] = asyncio.create_task(self._type(place))
+        sign.add_done_callback(lambda ended: self._signs.pop(key) if self._signs.get(key) is ended else None)
 
     def _end_sign(self, post: Post) -> None:
         if (sign := self._signs.pop((post.key, post.part), None)) is not None:
@@ -256,8 +258,12 @@ class DiscordDelivery:
         with _as(Urgency.TYPING):
             for _ in range(MOST_SIGNS):
                 if not self._pacer.waiting:
-                    with suppress(discord.DiscordException, ChannelError, OSError, TimeoutError):
+                    try:
                         await place.typing()
+                    except (discord.Forbidden, discord.NotFound):
+                        return  # The place is gone.
+                    except (discord.DiscordException, ChannelError, OSError, TimeoutError):
+                        pass  # The next one may get through.
                 await asyncio.sleep(TYPING_SECONDS)
 
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+from collections.abc import Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from enum import IntEnum
 from types import SimpleNamespace
 from typing import Final
 
 import aiohttp
+import discord
 
 PER_SECOND: Final = 40
 BURST: Final = 5
@@ -43,6 +46,8 @@ class Pacer:
         self.per_second = per_second
         self.unauthorized = asyncio.Event()
         """Discord does not take our token any more: no request goes out."""
+        self._closed_until = 0.0
+        """All requests are refused until then: one that is sent all the same prolongs it."""
         self._earliest = 0.0
         """When the next request may go if they go evenly."""
         self._line: list[tuple[int, int, asyncio.Future[None]]] = []
@@ -96,10 +101,23 @@ class Pacer:
             return
         if self.unauthorized.is_set():
             raise aiohttp.ClientConnectionError("Discord does not take the bot's token.")
+        if (seconds := self._closed_until - asyncio.get_running_loop().time()) > 0:
+            raise discord.RateLimited(seconds)
         await self.turn()
 
     async def _after(
         self, session: aiohttp.ClientSession, context: SimpleNamespace, params: aiohttp.TraceRequestEndParams
     ) -> None:
-        if params.response.status == 401 and not any(part in params.url.path for part in FREE):
+        if any(part in params.url.path for part in FREE):
+            return
+        if params.response.status == 401:
             self.unauthorized.set()
+        elif params.response.status == 429 and _is_for_all(params.response.headers):
+            with suppress(ValueError):
+                pause = float(params.response.headers.get("Retry-After", ""))
+                self._closed_until = asyncio.get_running_loop().time() + pause
+
+
+def _is_for_all(headers: Mapping[str, str]) -> bool:
+    """Whether a refusal is not only for its route: the global limit, or a ban, which does not come from the API."""
+    return "X-RateLimit-Global" in headers or ("Via" not in headers and "X-RateLimit-Bucket" not in headers)

@@ -8,6 +8,8 @@ from typing import Final
 
 import discord
 
+from core.sanitize import is_blank
+
 _MENTION: Final = re.compile(
     r"<(?:@!?(?P<user>[0-9]{1,20})|@&(?P<role>[0-9]{1,20})|#(?P<channel>[0-9]{1,20})"
     r"|a?:(?P<emoji>\w{1,32}):[0-9]{1,20}|t:(?P<time>-?[0-9]{1,12})(?::[tTdDfFR])?"
@@ -23,7 +25,7 @@ def said(message: discord.Message, us: discord.abc.Snowflake) -> str:
 
 
 def decoded(content: str, message: discord.Message, us: discord.abc.Snowflake) -> str:
-    """`content` with the names that `message` and its server know."""
+    """`content` with the names that `message` and its server know; nothing if nothing of it can be seen."""
     own = own_role(message.guild)
     users = {user.id: user for user in message.mentions}
 
@@ -48,7 +50,8 @@ def decoded(content: str, message: discord.Message, us: discord.abc.Snowflake) -
 
     text = _MENTION.sub(name, content)
     # Where a mention was, no gap stays.
-    return re.sub(r"(?<=\S)[ \t]{2,}(?=\S)", " ", text).strip() if text != content else text.strip()
+    text = re.sub(r"(?<=\S)[ \t]{2,}(?=\S)", " ", text).strip() if text != content else text.strip()
+    return "" if is_blank(text) else text
 
 
 def mentions(message: discord.Message, us: discord.abc.Snowflake) -> bool:

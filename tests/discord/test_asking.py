@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from adapters.store import SqlConversationStore
 from tests.discord.conftest import ME, OIL, Quill, quill_on
 from tests.discord_server.gateway import until
@@ -103,8 +105,9 @@ async def test_typing_and_the_growing_text_are_shown_before_the_answer(quill: Qu
     await quill.final(thread)
 
 
-async def test_a_lone_mention_is_told_to_ask(quill: Quill):
-    await quill.server.say(ASKER, GENERAL, ME)
+@pytest.mark.parametrize("beside", ["", "\u200b", " \u2060\ufe0f ", "\u3164", "\x07"])
+async def test_a_mention_with_nothing_to_be_seen_beside_it_is_told_to_ask(quill: Quill, beside: str):
+    await quill.server.say(ASKER, GENERAL, f"{ME}{beside}")
     (post,) = await quill.final(GENERAL)
     assert "Ask me something" in post["content"]
     assert quill.asked == 0
@@ -140,3 +143,11 @@ async def test_two_questions_at_once_in_a_thread_are_answered_in_order_and_anoth
     assert last["content"].startswith("6 bar")
     asked = [request.messages[-1].content.rpartition("Question: ")[2] for request in quill.model.asked("generate")]
     assert asked == [OIL, "and how often the filter?", OIL, "and the rated pressure?"]
+
+
+async def test_half_a_surrogate_pair_in_a_question_and_in_a_name_costs_nothing(quill: Quill):
+    quill.server.world.add_user(777, "Half \ud83d")
+    quill.will_answer("0.8 L [1].")
+    said = await quill.server.say(777, GENERAL, f"{ME} {OIL} \ud83d")
+    (post,) = await quill.final(int(said["id"]))
+    assert post["content"].startswith("0.8 L [1].")

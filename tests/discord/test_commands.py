@@ -178,3 +178,11 @@ async def test_who_may_not_ask_is_told_so_alone(server, store):
         assert "may not answer you" in await shown(interaction)
         assert interaction.ephemeral
         assert quill.asked == 0
+
+
+async def test_ask_with_nothing_to_be_seen_is_told_to_ask(quill: Quill):
+    interaction = await quill.server.command(ASKER, GENERAL, "ask", question="\u200b")
+    shown = await until(lambda: interaction.shown)
+    assert "Ask me something" in str(shown)
+    await quill.silent()
+    assert quill.asked == 0
