@@ -7,12 +7,13 @@ not granted does too.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 import discord
@@ -27,6 +28,21 @@ from core.errors import ConfigError
 log = logging.getLogger(__name__)
 # Of libraries for voice, which is not used.
 discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
+
+_strictly = discord.utils._from_json
+
+
+def _read(text: Any) -> Any:
+    """JSON in which half a surrogate pair, whoever wrote it, becomes U+FFFD: orjson refuses all of it for that, and
+    discord.py would end on it."""
+    try:
+        return _strictly(text)
+    except json.JSONDecodeError:
+        whole = json.dumps(json.loads(text), ensure_ascii=False)
+        return json.loads(whole.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
+
+
+discord.utils._from_json = _read
 
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
@@ -103,6 +119,12 @@ class Connection:
                 log.warning("%s; tried again", NOT_DISCORD)
             except UNREACHABLE as error:
                 log.warning("Discord cannot be reached (%s); tried again", type(error).__name__)
+            except ConfigError:
+                raise
+            except (
+                Exception
+            ):  # discord.py's own, on what it did not expect: other platforms go on, and so does this one
+                log.exception("The connection to Discord ended on an unexpected error; a new one is made")
             finally:
                 self.client = None
                 await _closed(client)

@@ -134,3 +134,17 @@ async def test_a_shard_of_several_hears_its_server(server: DiscordServer, store:
         said = await server.say(ASKER, GENERAL, f"{ME} {OIL}")
         await quill.final(int(said["id"]))
     assert sorted(data["shard"] for _, data in server.gateway.identifies) == [[0, 2], [1, 2]]
+
+
+async def test_a_frame_that_discord_py_cannot_take_ends_nothing(
+    quill: Quill, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr("adapters.discord.connection.FIRST_PAUSE", 0.05)
+    (session,) = await until(lambda: quill.server.gateway.connected)
+    await session.connection.socket.send_str("{")
+    await until(lambda: len(quill.server.gateway.identifies) == 2)
+    assert "a new one is made" in caplog.text
+    await until(lambda: quill.gateway._connection.client and quill.gateway._connection.client.is_ready())
+    quill.will_answer("0.8 L [1].")
+    said = await quill.server.say(ASKER, GENERAL, f"{ME} {OIL}")
+    await quill.final(int(said["id"]))
