@@ -11,7 +11,7 @@ from rich.text import Text
 from adapters.checkup import Finding
 from bot.commands import telling
 from bot.config import Settings
-from bot.run import discord_setup
+from bot.run import discord_setup, slack_setup
 from bot.wiring import DEFAULT_CONTEXT_TOKENS, ask_about_model, open_index_only, outdated_index
 from core.errors import ThreadwiseError
 from core.index.health import check
@@ -21,9 +21,6 @@ EMBEDDED: Final = "Model: none is set, so the embedded demonstration answers. Fo
 NO_PLATFORM: Final = (
     "Chat platforms: none has a token. `threadwise chat` works; for Discord set DISCORD_BOT_TOKEN, for Slack "
     "SLACK_BOT_TOKEN and SLACK_APP_TOKEN."
-)
-SLACK: Final = (
-    "Slack: has its tokens; they are not tried here. `threadwise run` says in one line if Slack refuses them."
 )
 NOTHING_READ: Final = "Index: there are no documents yet. Run `threadwise ingest PATH`."
 
@@ -44,17 +41,20 @@ async def _findings(settings: Settings, errors: Console) -> AsyncIterator[Findin
     yield await _model(settings)
     async for finding in _index(settings, errors):
         yield finding
-    if settings.slack_bot_token is not None:
-        yield Finding(good=True, text=SLACK)
-    elif settings.discord_bot_token is None:
+    on_slack = slack_setup(settings)
+    if on_slack is None and settings.discord_bot_token is None:
         yield Finding(good=True, text=NO_PLATFORM)
-    if settings.discord_bot_token is None:
-        return
-    # Late: it takes a third of a second.
-    from adapters.discord.checkup import look
+    # Late: each takes a third of a second.
+    if on_slack is not None:
+        from adapters.slack import checkup as slack
 
-    for finding in await look(discord_setup(settings, settings.discord_bot_token.get_secret_value())):
-        yield finding
+        for finding in await slack.look(on_slack):
+            yield finding
+    if settings.discord_bot_token is not None:
+        from adapters.discord import checkup as discord
+
+        for finding in await discord.look(discord_setup(settings, settings.discord_bot_token.get_secret_value())):
+            yield finding
 
 
 async def _model(settings: Settings) -> Finding:

@@ -70,11 +70,10 @@ def _platforms(settings: Settings, app: App) -> list[Platform]:
 
         setup = discord_setup(settings, settings.discord_bot_token.get_secret_value())
         platforms.append(DiscordGateway(setup, app.dispatcher, app.store))
-    if settings.slack_bot_token is not None and settings.slack_app_token is not None:
+    if (on_slack := slack_setup(settings)) is not None:
         from adapters.slack_socket import SlackSocket  # as above
 
-        tokens = settings.slack_bot_token.get_secret_value(), settings.slack_app_token.get_secret_value()
-        platforms.append(SlackSocket(_slack(settings, *tokens), app.dispatcher, app.store, _topics(app)))
+        platforms.append(SlackSocket(on_slack, app.dispatcher, app.store, _topics(app)))
     return platforms
 
 
@@ -85,10 +84,13 @@ def _topics(app: App) -> Callable[[], Awaitable[list[str]]]:
     return topics
 
 
-def _slack(settings: Settings, bot_token: str, app_token: str) -> SlackSetup:
+def slack_setup(settings: Settings) -> SlackSetup | None:
+    """What the settings say about Slack; None if they have no token."""
+    if settings.slack_bot_token is None or settings.slack_app_token is None:
+        return None
     return SlackSetup(
-        bot_token=bot_token,
-        app_token=app_token,
+        bot_token=settings.slack_bot_token.get_secret_value(),
+        app_token=settings.slack_app_token.get_secret_value(),
         api_base_url=settings.slack_api_base_url,
         follow_ups=settings.follow_ups,
         channels=settings.slack_channels,

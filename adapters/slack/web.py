@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from core.errors import ChannelBusy, ChannelError, ChannelGone, ConfigError
 
@@ -23,7 +24,7 @@ SECONDS: Final = 15
 DEFAULT_WAIT: Final = 2.0
 """When Slack asks to wait and does not say how long."""
 
-_READS: Final = ("conversations.", "users.", "files.")
+_READS: Final = ("conversations.", "users.", "files.", "bots.")
 """Methods that take no JSON."""
 _GONE: Final = frozenset(
     "channel_not_found not_in_channel is_archived message_not_found thread_not_found thread_locked cant_update_message "
@@ -49,6 +50,16 @@ class SlackRefusal(ChannelError):
         self.error = error
 
 
+class NotSlack(ChannelError):
+    """Something else than Slack's Web API answers at its address."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "what answers is not Slack's Web API: check SLACK_API_BASE_URL (https://slack.com/api unless you have "
+            "GovSlack) and the proxy."
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
     """The bot in one workspace."""
@@ -56,6 +67,9 @@ class Identity:
     user: str
     bot: str
     team: str
+    team_name: str = ""
+    scopes: frozenset[str] = frozenset()
+    """What its token was granted; empty if that is not known."""
 
 
 class SlackWeb:
@@ -72,51 +86,72 @@ class SlackWeb:
     async def me(self) -> Identity:
         """Who the token belongs to."""
         if self._me is None:
-            told = await self.call("auth.test")
-            self._me = Identity(user=str(told["user_id"]), bot=str(told.get("bot_id")), team=str(told["team_id"]))
+            reply = await self._reply("auth.test", {})
+            told = _told(reply)
+            if not {"user_id", "team_id"} <= told.keys():
+                raise NotSlack
+            granted = _header(reply, "x-oauth-scopes")
+            self._me = Identity(
+                user=str(told["user_id"]),
+                bot=str(told.get("bot_id")),
+                team=str(told["team_id"]),
+                team_name=str(told.get("team") or ""),
+                scopes=frozenset(filter(None, map(str.strip, granted.split(",")))),
+            )
         return self._me
 
     async def call(self, method: str, **arguments: Any) -> Json:
         """The reply to one call. Raises `ChannelBusy`, `ChannelGone`, `SlackRefusal` or `ChannelError`."""
+        return _told(await self._reply(method, arguments))
+
+    async def _reply(self, method: str, arguments: Json) -> AsyncSlackResponse:
         if self.refusal is not None:
             raise ChannelError(str(self.refusal))
         try:
             if method.startswith(_READS):
-                reply = await self.client.api_call(method, http_verb="GET", params=arguments)
-            else:
-                reply = await self.client.api_call(method, json=arguments)
+                return await self.client.api_call(method, http_verb="GET", params=arguments)
+            return await self.client.api_call(method, json=arguments)
         except SlackApiError as error:
-            self._raise(method, error)
+            raise self._failure(method, error) from error
         except SlackClientError as error:
             raise ChannelError(f"Slack's reply to {method} could not be read.") from error
         except Exception as error:  # aiohttp's many, and what it lets through
             raise ChannelError(f"Slack did not answer {method} ({type(error).__name__}).") from error
-        return dict(reply.data) if isinstance(reply.data, Mapping) else {}
 
-    def _raise(self, method: str, failed: SlackApiError) -> None:
+    def _failure(self, method: str, failed: SlackApiError) -> ChannelError:
         status = getattr(failed.response, "status_code", 0)
         data = getattr(failed.response, "data", None)
         told: Json = dict(data) if isinstance(data, Mapping) else {}
         error = str(told.get("error") or "")
         if status == 429 or error in ("ratelimited", "rate_limited"):
-            raise ChannelBusy(f"Slack asks to wait before {method}.", retry_after=_wait(failed, told)) from failed
+            return ChannelBusy(f"Slack asks to wait before {method}.", retry_after=_wait(failed, told))
         if error in REFUSED:
             self.refusal = ConfigError(
                 f"Slack refuses the token ({error}): check SLACK_BOT_TOKEN, and install the app."
             )
-            raise ChannelError(str(self.refusal)) from failed
+            return ChannelError(str(self.refusal))
         if error in _GONE:
-            raise ChannelGone(f"Slack has no place for it ({error}).") from failed
-        if status >= 500 or not error or error in ("internal_error", "fatal_error", "service_unavailable"):
-            raise ChannelError(f"Slack failed at {method} ({error or status}).") from failed
-        raise SlackRefusal(error, str(told.get("needed") or "")) from failed
+            return ChannelGone(f"Slack has no place for it ({error}).")
+        if not error and status < 500:
+            return NotSlack()
+        if status >= 500 or error in ("internal_error", "fatal_error", "service_unavailable"):
+            return ChannelError(f"Slack failed at {method} ({error or status}).")
+        return SlackRefusal(error, str(told.get("needed") or ""))
 
 
 def _wait(failed: SlackApiError, told: Json) -> float:
-    headers = {str(name).lower(): value for name, value in (failed.response.headers or {}).items()}
-    for value in (headers.get("retry-after"), told.get("retry_after")):
+    for value in (_header(failed.response, "retry-after"), told.get("retry_after")):
         try:
             return max(0.0, float(str(value)))
         except ValueError:
             continue
     return DEFAULT_WAIT
+
+
+def _told(reply: AsyncSlackResponse) -> Json:
+    return dict(reply.data) if isinstance(reply.data, Mapping) else {}
+
+
+def _header(reply: AsyncSlackResponse, name: str) -> str:
+    headers = {str(key).lower(): str(value) for key, value in (reply.headers or {}).items()}
+    return headers.get(name, "")

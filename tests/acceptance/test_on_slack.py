@@ -122,3 +122,14 @@ async def test_one_token_without_the_other_is_a_mistake(threadwise: Threadwise):
     assert "SLACK_APP_TOKEN" in ended.err
     swapped = await threadwise.run("run", SLACK_BOT_TOKEN=APP_TOKEN, SLACK_APP_TOKEN=BOT_TOKEN)
     assert 'SLACK_BOT_TOKEN must be a token that begins with "xoxb-"' in swapped.err
+
+
+async def test_the_doctor_tries_the_tokens_of_slack(threadwise: Threadwise, slack: SlackServer, server: OpenAIServer):
+    await threadwise.run("ingest", "docs")
+    well = await threadwise.run("doctor", LLM_CONTEXT_TOKENS="8192", **settings(slack))
+    assert well.code == 0, well.out
+    assert "ok   Slack: the app-level token opens Socket Mode." in well.out
+    wrong = await threadwise.run("doctor", **settings(slack) | {"SLACK_BOT_TOKEN": "xoxb-wrong"})
+    assert wrong.code == 1
+    assert "look Slack refuses the token (invalid_auth): check SLACK_BOT_TOKEN" in wrong.out
+    assert "Traceback" not in wrong.out + wrong.err

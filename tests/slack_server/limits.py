@@ -40,6 +40,8 @@ PER_MINUTE: Final = {
     "conversations.history": 50,
     "conversations.info": 50,
     "users.info": 100,
+    "users.conversations": 50,
+    "bots.info": 50,
     "reactions.add": 50,
     "views.open": 100,
     "views.publish": 100,

@@ -13,6 +13,7 @@ from tests.slack_server.limits import MODAL_BLOCKS, STREAM_CHARS, check_blocks, 
 from tests.slack_server.state import APP, BOT, BOT_USER, TEAM, Workspace
 
 MOST_LISTED: Final = 999
+KINDS: Final = {"public_channel": "channel", "private_channel": "group", "im": "im", "mpim": "mpim"}
 Told = Callable[[Json], None]
 
 
@@ -27,6 +28,7 @@ class Methods:
         """Whether the workspace has the stream methods."""
         self.page = 1000
         """Most messages in one reply."""
+        self.app = APP
         self.views: list[Json] = []
         self.by_name: dict[str, Callable[[Json], Json]] = {
             "auth.test": self._auth_test,
@@ -41,6 +43,8 @@ class Methods:
             "conversations.history": self._history,
             "conversations.info": self._info,
             "users.info": self._user,
+            "users.conversations": self._conversations,
+            "bots.info": self._bot,
             "reactions.add": self._react,
             "views.open": self._view,
             "views.publish": self._view,
@@ -190,6 +194,22 @@ class Methods:
             raise ApiError("user_not_found")
         profile = {"display_name": name, "real_name": f"{name} Person"}
         return {"user": {"id": args["user"], "team_id": TEAM, "name": name.lower(), "profile": profile}}
+
+    def _conversations(self, args: Json) -> Json:
+        kinds = str(args.get("types") or "public_channel").split(",")
+        asked = {KINDS[kind] for kind in kinds}
+        no_archived = str(args.get("exclude_archived")).lower() in ("true", "1")
+        places = [place for place in self._workspace.places.values() if place.member and place.kind in asked]
+        places = [place for place in places if not (no_archived and place.archived)]
+        limit, start = min(int(args.get("limit") or 100), MOST_LISTED, self.page), int(args.get("cursor") or 0)
+        cursor = str(start + limit) if len(places) > start + limit else ""
+        page = [place.as_json() for place in places[start : start + limit]]
+        return {"channels": page, "response_metadata": {"next_cursor": cursor}}
+
+    def _bot(self, args: Json) -> Json:
+        if args["bot"] != BOT:
+            raise ApiError("bot_not_found")
+        return {"bot": {"id": BOT, "app_id": self.app, "user_id": BOT_USER, "name": "Quill"}}
 
     def _react(self, args: Json) -> Json:
         message = self._workspace.message(args["channel"], args["timestamp"])

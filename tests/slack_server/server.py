@@ -17,10 +17,11 @@ from tests.slack_server.events import changed, deleted, told
 from tests.slack_server.faults import ApiError, Fault, Json
 from tests.slack_server.limits import PING, Pace, texts_of
 from tests.slack_server.methods import Methods
+from tests.slack_server.scopes import GRANTED, check_scope
 from tests.slack_server.sockets import Delivery, Sockets
 from tests.slack_server.state import APP, BOT_USER, TEAM, Workspace
 
-TAKE_NO_JSON = ("conversations.", "users.", "files.")
+TAKE_NO_JSON = ("conversations.", "users.", "files.", "bots.")
 BOT_TOKEN, APP_TOKEN = "xoxb-test-token", "xapp-test-token"
 
 
@@ -49,6 +50,8 @@ class SlackServer:
         """Whether calls that are too fast get 429."""
         self.echoes = True
         """Whether the app hears of its own messages, as it does."""
+        self.scopes = GRANTED
+        """Of the bot token."""
         self.calls: list[Call] = []
         self.answers: list[Json] = []
         """What was sent to response addresses."""
@@ -239,7 +242,9 @@ class SlackServer:
         except ApiError as error:
             reply = {"ok": False, "error": error.error, **error.more}
         record(fault.end or "lost" if fault else str(reply.get("error", "ok")))
-        return web.json_response(reply) if fault is None else await _broken(fault, request)
+        if fault is not None:
+            return await _broken(fault, request)
+        return web.json_response(reply, headers={"x-oauth-scopes": ",".join(sorted(self.scopes))})
 
     def _answer(self, method: str, args: Json, token: str, host: str) -> Json:
         if token != (APP_TOKEN if method == "apps.connections.open" else BOT_TOKEN):
@@ -248,6 +253,8 @@ class SlackServer:
             return {"url": self.sockets.address(host)}
         if method not in self.methods.by_name:
             raise ApiError("unknown_method", req_method=method)
+        place = self.workspace.places.get(str(args.get("channel", "")))
+        check_scope(method, place.kind if place else "", self.scopes)
         try:
             return self.methods.by_name[method](args)
         except KeyError as missing:

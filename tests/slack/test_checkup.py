@@ -1,0 +1,113 @@
+"""What `threadwise doctor` finds on Slack, asked of the real Web API client."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from adapters.checkup import Finding
+from adapters.slack.checkup import NO_CHANNEL, NOT_TOLD, SOCKET, look, wanted_scopes
+from adapters.slack.setup import SlackSetup
+from tests.slack_server import Fault, SlackServer
+from tests.slack_server.scopes import GRANTED
+from tests.slack_server.server import APP_TOKEN, BOT_TOKEN
+
+
+@pytest.fixture
+def setup(slack: SlackServer) -> SlackSetup:
+    return SlackSetup(bot_token=BOT_TOKEN, app_token=APP_TOKEN, api_base_url=slack.api_url)
+
+
+def wrong(findings: list[Finding]) -> list[str]:
+    return [finding.text for finding in findings if not finding.good]
+
+
+async def test_a_sound_setup_is_told_as_sound_with_what_cannot_be_known(slack: SlackServer, setup: SlackSetup):
+    found = await look(setup)
+    assert wrong(found) == []
+    assert found[0].text == f"Slack: the bot token is good in the workspace Works (by {slack.api_url})."
+    assert [finding.text for finding in found[1:]] == [
+        "Slack: the bot token has all scopes of the manifest.",
+        "Slack: the bot is in 3 channels.",
+        SOCKET,
+        NOT_TOLD,
+    ]
+    assert [call.method for call in slack.calls] == [
+        "auth.test",
+        "users.conversations",
+        "apps.connections.open",
+        "bots.info",
+    ]
+    assert not slack.sockets.hellos, "no connection is made"
+
+
+def test_the_local_slack_grants_what_the_manifest_asks_for():
+    assert wanted_scopes() == GRANTED
+
+
+async def test_scopes_that_were_not_granted_are_named(slack: SlackServer, setup: SlackSetup):
+    slack.scopes = GRANTED - {"im:history", "chat:write"}
+    (line,) = wrong(await look(setup))
+    assert "lacks chat:write, im:history: add them" in line
+
+
+@pytest.mark.parametrize("error", ["invalid_auth", "account_inactive", "token_revoked"])
+async def test_a_bot_token_that_slack_refuses_ends_the_look(slack: SlackServer, setup: SlackSetup, error: str):
+    slack.script("auth.test", Fault(error=error))
+    (finding,) = await look(setup)
+    assert not finding.good
+    assert error in finding.text
+    assert "SLACK_BOT_TOKEN" in finding.text
+    assert len(slack.calls) == 1
+
+
+@pytest.mark.parametrize("error", ["invalid_auth", "not_allowed_token_type", "missing_scope"])
+async def test_an_app_token_that_slack_refuses_is_named(slack: SlackServer, setup: SlackSetup, error: str):
+    slack.script("apps.connections.open", Fault(error=error))
+    (line,) = wrong(await look(setup))
+    assert line.startswith(f"Slack refuses SLACK_APP_TOKEN ({error})")
+    assert "connections:write" in line
+
+
+async def test_socket_mode_that_is_off_is_no_fault_of_the_token(slack: SlackServer, setup: SlackSetup):
+    slack.script("apps.connections.open", Fault(error="socket_mode_disabled"))
+    (line,) = wrong(await look(setup))
+    assert "socket_mode_disabled" in line
+    assert "SLACK_APP_TOKEN" not in line
+
+
+async def test_tokens_of_two_apps_are_told(slack: SlackServer, setup: SlackSetup, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tests.slack_server.server.APP_TOKEN", "xapp-1-A0OTHER-1-secret")
+    (line,) = wrong(await look(replace(setup, app_token="xapp-1-A0OTHER-1-secret")))
+    assert "of the app A0OTHER, SLACK_BOT_TOKEN of the app A0QUILL" in line
+    assert "secret" not in line
+
+
+async def test_a_bot_that_is_in_no_channel_is_to_be_invited(slack: SlackServer, setup: SlackSetup):
+    for place in slack.workspace.places.values():
+        place.member = place.kind == "im"
+    assert wrong(await look(setup)) == [NO_CHANNEL]
+
+
+async def test_a_listed_channel_that_the_bot_is_not_in_is_named(slack: SlackServer, setup: SlackSetup):
+    slack.methods.page = 2
+    (line,) = wrong(await look(replace(setup, channels=frozenset({"C1", "C9"}))))
+    assert "not in C9 of SLACK_CHANNELS" in line
+    assert len(slack.calls_of("users.conversations")) == 2, "both pages were read"
+
+
+@pytest.mark.parametrize("fault", [Fault(body="<html>sign in</html>"), Fault(status=403, body="<html>no</html>")])
+async def test_a_page_in_the_place_of_slack_names_the_address(slack: SlackServer, setup: SlackSetup, fault: Fault):
+    slack.script("auth.test", fault)
+    (finding,) = await look(setup)
+    assert finding.text.startswith(f"Slack, {slack.api_url}: what answers is not Slack's Web API")
+    assert "SLACK_API_BASE_URL" in finding.text
+
+
+async def test_a_slack_that_cannot_be_reached_is_told(slack: SlackServer, setup: SlackSetup):
+    await slack.stop()
+    (finding,) = await look(setup)
+    assert not finding.good
+    assert "cannot be reached" in finding.text
+    assert "the network and the proxy" in finding.text
