@@ -19,14 +19,13 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
 
-from adapters.slack.actions import Actions, ForgetfulDesk, Memory
-from adapters.slack.channel import SlackChannel
-from adapters.slack.intake import Intake
-from adapters.slack.listeners import listen
-from adapters.slack.names import Names
-from adapters.slack.pane import Pane, Topics
+from adapters.slack.actions import ForgetfulDesk
+from adapters.slack.catch_up import CatchUp, Frugality
+from adapters.slack.pane import Topics
 from adapters.slack.setup import SlackSetup
-from adapters.slack.web import REFUSED, Json, SlackWeb
+from adapters.slack.web import REFUSED, Json
+from adapters.slack.workspace import Workspace
+from adapters.store import SqlConversationStore
 from core.errors import ChannelError, ConfigError
 
 log = logging.getLogger(__name__)
@@ -59,14 +58,14 @@ class SlackSocket:
         self,
         setup: SlackSetup,
         desk: ForgetfulDesk,
-        memory: Memory,
+        store: SqlConversationStore,
         topics: Topics,
         patience: Patience = Patience(),
+        frugality: Frugality = Frugality(),
     ) -> None:
-        self._setup, self._desk, self._memory, self._patience = setup, desk, memory, patience
-        self._web = SlackWeb(setup.bot_token, setup.api_base_url)
-        self._pane = Pane(self._web, setup.name, topics)
-        self.channel = SlackChannel(self._web)
+        self._setup, self._patience = setup, patience
+        self._workspace = Workspace(setup, desk, store, topics, frugality)
+        self.channel = self._workspace.channel
         self._current: _Connection | None = None
         self._leaving: set[asyncio.Task[None]] = set()
 
@@ -78,40 +77,38 @@ class SlackSocket:
     async def run(self) -> None:
         """Takes events until it is cancelled, over connections that come and go. Raises `ConfigError` for a token
         that Slack refuses."""
-        app: AsyncApp | None = None
+        catch_up: CatchUp | None = None
         tries = 0
         try:
             while True:
                 try:
-                    app = app or await self._app()
+                    app, catch_up = await self._workspace.open()
                     fresh = await self._connect(app)
                 except ChannelError as error:
-                    if self._web.refusal is not None:
-                        raise self._web.refusal from error
+                    if self._workspace.refusal is not None:
+                        raise self._workspace.refusal from error
+                    if catch_up is not None and self._current is not None and not self._current.is_open():
+                        # It was open for a while after its good-bye.
+                        catch_up.lost()
                     log.warning("Slack cannot be reached: %s", error)
                     tries += 1
                     await asyncio.sleep(self._patience.backoff(tries))
                     continue
                 tries = 0
+                if self._current is None or not self._current.is_open():
+                    catch_up.began()
                 self._replace(fresh)
                 while fresh.alive():
-                    if self._web.refusal is not None:
-                        raise self._web.refusal
+                    if self._workspace.refusal is not None:
+                        raise self._workspace.refusal
                     await fresh.a_while(self._patience.look)
+                if not fresh.is_open():
+                    catch_up.lost()
         finally:
             self._replace(None)
-            await self._pane.close()
+            await self._workspace.close()
             if self._leaving:
                 await asyncio.wait(self._leaving)
-
-    async def _app(self) -> AsyncApp:
-        me, names = await self._web.me(), Names(self._web)
-        who = {"team": me.team, "me": me.user}
-        intake = Intake(self._setup, self._web, self._desk, self._memory, names, self._pane, **who)
-        actions = Actions(self._setup, self._web, self._desk, self._memory, names, **who)
-        app = AsyncApp(client=self._web.client, logger=_bolt_log(), process_before_response=True)
-        listen(app, intake, actions, self._pane)
-        return app
 
     async def _connect(self, app: AsyncApp) -> _Connection:
         connection = _Connection(app, self._setup.app_token, self._patience)
@@ -139,6 +136,7 @@ class _Connection(AsyncSocketModeHandler):
         super().__init__(app, app_token, logger=_sdk_log(), ping_interval=patience.ping)
         self._web_client = app.client
         self._greeted, self._over = asyncio.Event(), asyncio.Event()
+        self._closed_by_slack = False
         self._silence = 3 * patience.ping
         self._heard = time.monotonic()
         self._pong: float | None = None
@@ -174,8 +172,12 @@ class _Connection(AsyncSocketModeHandler):
         """Whether it is open and something came over it lately."""
         if self.client.last_ping_pong_time != self._pong:
             self._pong, self._heard = self.client.last_ping_pong_time, time.monotonic()
+        return self.is_open() and not self._over.is_set()
+
+    def is_open(self) -> bool:
+        """Whether events come over it still, also when it is about to end."""
         session = self.client.current_session
-        is_open = session is not None and not session.closed and not self._over.is_set()
+        is_open = session is not None and not session.closed and not self._closed_by_slack
         return is_open and time.monotonic() - self._heard < self._silence
 
     async def a_while(self, seconds: float) -> None:
@@ -197,19 +199,13 @@ class _Connection(AsyncSocketModeHandler):
         self._over.set()
 
     async def _closed(self, _: object) -> None:
+        self._closed_by_slack = True
         self._over.set()
 
     async def _note(self, _: object, message: Json, __: str | None = None) -> None:
         self._heard = time.monotonic()
         if message.get("type") == "hello":
             self._greeted.set()
-
-
-def _bolt_log() -> logging.Logger:
-    # Its warnings quote whole events.
-    logger = logging.getLogger("slack_bolt")
-    logger.setLevel(logging.ERROR)
-    return logger
 
 
 def _sdk_log() -> logging.Logger:

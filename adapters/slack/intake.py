@@ -70,17 +70,23 @@ class Intake:
         self._quiet: OrderedDict[tuple[str, str], bool] = OrderedDict()
         """Threads that people have taken over."""
 
-    async def hear(self, event: Json) -> None:
-        """An event about a message. Raises `ThreadwiseError` if it could not be stored."""
+    async def hear(self, event: Json) -> bool:
+        """An event about a message: whether it was a question that was not known yet.
+
+        Raises `ThreadwiseError` if it could not be stored.
+        """
         match what_happened(event, self._me):
             case Said() as said if self._is_open(said):
                 turns = await self._known.turns(self._key(said.channel, said.thread)) if said.in_thread else []
+                if any(turn.message_id == said.ts for turn in turns):
+                    return False
                 if await self._is_question(said, turns):
-                    await self._ask(said, turns)
+                    return await self._ask(said, turns)
             case Rewritten(message=said):
                 await self._desk.edited(await self._inbound(said))
             case Gone() as gone:
                 await self._desk.deleted(self._key(gone.channel, gone.thread), gone.ts)
+        return False
 
     def _is_open(self, said: Said) -> bool:
         """Whether the bot speaks there at all."""
@@ -148,13 +154,14 @@ class Intake:
 
     # ----------------------------------------------------------------------------------------- submitting
 
-    async def _ask(self, said: Said, turns: list[StoredTurn]) -> None:
+    async def _ask(self, said: Said, turns: list[StoredTurn]) -> bool:
         heard = await self._listening.before(said, turns) if said.in_thread else ()
         unread = tuple(str(file.get("name") or "a file") for file in said.files)
         inbound = replace(await self._inbound(said), heard=heard, unread=unread)
         admitted = await self._desk.admit(inbound)
         if said.direct and admitted is not None and not admitted.refused:
             self._pane.working(said.channel, said.thread, inbound.text, first=not said.in_thread)
+        return admitted is not None
 
     async def _inbound(self, said: Said) -> Inbound:
         return Inbound(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from slack_bolt.app.async_app import AsyncApp
+from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack.actions import FORGET, SHOW_QUERY, Actions
 from adapters.slack.events import Json
@@ -18,11 +21,28 @@ EVERYTHING: Final = re.compile(".*")
 Ack = Callable[..., Awaitable[Any]]
 
 
-def listen(app: AsyncApp, intake: Intake, actions: Actions, pane: Pane) -> None:
-    """Adds all listeners to `app`."""
+def slack_app(client: AsyncWebClient, intake: Intake, actions: Actions, pane: Pane, missed: asyncio.Event) -> AsyncApp:
+    """The app with all listeners. What it cannot do is answered with an error, so that Slack asks again; `missed` is
+    set then."""
+    app = AsyncApp(client=client, logger=_bolt_log(), process_before_response=True)
+    _listen(app, intake, actions, pane, missed)
+    return app
 
+
+def _bolt_log() -> logging.Logger:
+    # Its warnings quote whole events.
+    logger = logging.getLogger("slack_bolt")
+    logger.setLevel(logging.ERROR)
+    return logger
+
+
+def _listen(app: AsyncApp, intake: Intake, actions: Actions, pane: Pane, missed: asyncio.Event) -> None:
     async def hear(event: Json) -> None:
-        await intake.hear(event)
+        try:
+            await intake.hear(event)
+        except Exception:
+            missed.set()
+            raise
 
     async def opened(event: Json) -> None:
         await pane.opened(event)

@@ -14,6 +14,7 @@ import pytest
 from adapters.dispatcher import Dispatcher
 from adapters.ports import ThreadKey
 from adapters.rules import Rules
+from adapters.slack.catch_up import Frugality
 from adapters.slack.setup import SlackSetup
 from adapters.slack_socket import Patience, SlackSocket
 from adapters.store import SqlConversationStore
@@ -30,6 +31,7 @@ from tests.slack_server.server import APP_TOKEN, BOT_TOKEN
 
 QUICK = Rules(heartbeat=0.2, position_every=0.2, resumes_per_second=1000, settling=0.05, first_retry=0.02, free_bytes=0)
 HASTY = Patience(hello=1.5, ping=0.3, look=0.02, first_retry=0.02, longest_retry=0.1, overlap=0.5)
+FRUGAL = Frugality(at_once=20, every=0.02, longest_wait=0.5, most_waits=2, between=0.05)
 AT = f"<@{BOT_USER}>"
 
 
@@ -59,7 +61,7 @@ class Quill:
         self.store = await SqlConversationStore.open(self.path)
         pipeline = Pipeline(model=self.model, retriever=self.retriever, manners=GEMMA3, names=("Quill",))
         self.dispatcher = Dispatcher(self.store, in_line(pipeline), Gpu(16), MAX_TURNS, rules=QUICK)
-        self.socket = SlackSocket(self.setup, self.desk(self.dispatcher), self.store, self._topics, HASTY)
+        self.socket = SlackSocket(self.setup, self.desk(self.dispatcher), self.store, self._topics, HASTY, FRUGAL)
         self.socket.channel.shortest_pace = self.pace
         self.dispatcher.attach(self.socket.channel)
         await self.dispatcher.start()

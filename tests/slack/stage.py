@@ -106,7 +106,11 @@ class Stage:
             raise AssertionError(self.log.read_text()[-4000:]) from None
 
     def _is_done(self) -> bool:
-        if not all(delivery.acked for delivery in self.slack.sockets.deliveries) or not self.database.exists():
+        return all(delivery.acked for delivery in self.slack.sockets.deliveries) and self.all_ended()
+
+    def all_ended(self) -> bool:
+        """Whether there is a job for each question, and nothing more to do for it."""
+        if not self.database.exists():
             return False
         with closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True)) as connection:
             query = f"SELECT count(*), sum(state NOT IN {checker.ENDED}) FROM jobs"

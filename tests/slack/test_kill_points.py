@@ -120,3 +120,22 @@ async def test_a_question_that_kills_every_process_is_given_up_on_slack(tmp_path
         assert on.judge() == []
         assert [shown.body for shown in on.under(poison)] == [FAILED]
         assert on.under(other)[0].body.startswith("(question 2)")
+
+
+@pytest.mark.chaos
+async def test_a_process_that_dies_while_it_catches_up_costs_nothing_on_slack(tmp_path: Path, documents: Path):
+    """K13."""
+    async with stage(tmp_path / "data", documents) as on:
+        await on.start()
+        on.say("question 1")
+        await on.until_all_ended()
+        await on.kill()
+        await on.slack.until(lambda: not on.slack.sockets.connected)
+        on.slack.sockets.retries = ()
+        on.say("question 2")
+        await on.slack.until(lambda: all(delivery.done.is_set() for delivery in on.slack.sockets.deliveries))
+        await on.start("K13")
+        assert await on.ended() == -signal.SIGKILL
+        await on.start()
+        await on.slack.until(on.all_ended, 40)
+        assert on.judge() == []

@@ -85,6 +85,7 @@ class Workspace:
             if root := self.places[channel].messages.get(thread):
                 root.setdefault("thread_ts", thread)
                 root["reply_count"] = root.get("reply_count", 0) + 1
+                root["latest_reply"] = ts
         self.places[channel].messages[ts] = message
         return message
 

@@ -1,0 +1,74 @@
+"""The bot in its workspace: a token, and all that works with it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from slack_bolt.app.async_app import AsyncApp
+
+from adapters.slack.actions import Actions, ForgetfulDesk
+from adapters.slack.catch_up import CatchUp, Frugality
+from adapters.slack.channel import SlackChannel
+from adapters.slack.intake import Intake
+from adapters.slack.listeners import slack_app
+from adapters.slack.names import Names
+from adapters.slack.pane import Pane, Topics
+from adapters.slack.setup import SlackSetup
+from adapters.slack.web import SlackWeb
+from adapters.store import SqlConversationStore
+from core.errors import ConfigError
+
+
+class Workspace:
+    """What events need, in whatever way they come in."""
+
+    def __init__(
+        self,
+        setup: SlackSetup,
+        desk: ForgetfulDesk,
+        store: SqlConversationStore,
+        topics: Topics,
+        frugality: Frugality = Frugality(),
+    ) -> None:
+        self._setup, self._desk, self._store, self._frugality = setup, desk, store, frugality
+        self._web = SlackWeb(setup.bot_token, setup.api_base_url)
+        self._pane = Pane(self._web, setup.name, topics)
+        self._missed = asyncio.Event()
+        self._opened: tuple[AsyncApp, CatchUp] | None = None
+        self.channel = SlackChannel(self._web)
+
+    @property
+    def refusal(self) -> ConfigError | None:
+        """Why nothing will ever work again."""
+        return self._web.refusal
+
+    async def open(self) -> tuple[AsyncApp, CatchUp]:
+        """The app that takes events, and what reads up those that were missed; the same each time.
+
+        Raises `ChannelError` if Slack does not tell who the bot is.
+        """
+        if self._opened is None:
+            me, names = await self._web.me(), Names(self._web)
+            who = {"team": me.team, "me": me.user}
+            intake = Intake(self._setup, self._web, self._desk, self._store, names, self._pane, **who)
+            actions = Actions(self._setup, self._web, self._desk, self._store, names, **who)
+            app = slack_app(self._web.client, intake, actions, self._pane, self._missed)
+            self._opened = (
+                app,
+                CatchUp(
+                    self._store,
+                    self._web,
+                    intake.hear,
+                    self._setup,
+                    team=me.team,
+                    missed=self._missed,
+                    frugality=self._frugality,
+                ),
+            )
+        return self._opened
+
+    async def close(self) -> None:
+        """Ends what is under way beside the events."""
+        if self._opened is not None:
+            await self._opened[1].close()
+        await self._pane.close()
