@@ -30,6 +30,7 @@ from core.index.lock import lock_data_dir
 from core.index.search import outdated
 from core.index.upkeep import embedder_width
 from core.llm import Deadlines, HttpChatModel
+from core.llm_place import LLM, REWRITER, Named
 from core.load import in_background, on_seat
 from core.pipeline import Limits, Pipeline, Rewriter
 from core.prompts import BASE, PROFILES, TRAINED, Manners
@@ -277,10 +278,11 @@ def _rewriter(settings: Settings, engine: Engine | None, stack: AsyncExitStack) 
     if chosen in (LOCAL, ENDPOINT):
         return None  # A local one that cannot be started, and that nobody had asked for, is no reason not to start.
     endpoint = Endpoint(chosen, settings.rewriter_api_key.get_secret_value(), settings.rewriter_model)
-    return Rewriter(manners=PROFILES[settings.rewriter_profile], model=_model(settings, endpoint, stack))
+    model = _model(settings, endpoint, stack, REWRITER)
+    return Rewriter(manners=PROFILES[settings.rewriter_profile], model=model)
 
 
-def _model(settings: Settings, endpoint: Endpoint, stack: AsyncExitStack) -> HttpChatModel:
+def _model(settings: Settings, endpoint: Endpoint, stack: AsyncExitStack, named: Named = LLM) -> HttpChatModel:
     model = HttpChatModel(
         endpoint.base_url,
         api_key=endpoint.api_key,
@@ -291,6 +293,7 @@ def _model(settings: Settings, endpoint: Endpoint, stack: AsyncExitStack) -> Htt
             "summarize": Deadlines(wall=Limits().summarize_seconds),
         },
         extra_body=endpoint.fields_for,
+        named=named,
     )
     stack.push_async_callback(model.aclose)
     return model

@@ -16,6 +16,7 @@ import httpx
 
 from core.deadlines import Clock, within
 from core.errors import ConfigError, ModelCut, ModelError, ModelGarbage, ModelTimeout
+from core.llm_place import LLM, Named, Place
 from core.llm_refusal import Refusal, parse_retry_after, unavailable
 
 _REFUSAL_BYTES: Final = 64_000
@@ -35,10 +36,10 @@ class Connections:
     in httpcore's pool that is never used, never idle and never closed (1.0.9), until nothing gets through.
     """
 
-    def __init__(self, base_url: str, api_key: str = "") -> None:
-        url = _checked_url(base_url)
-        self._key = _checked_key(api_key)
-        self.where = f"{url.host}:{url.port}" if url.port else url.host
+    def __init__(self, base_url: str, api_key: str = "", named: Named = LLM) -> None:
+        url = _checked_url(base_url, named)
+        self._key = _checked_key(api_key, named)
+        self.where = Place(f"{url.host}:{url.port}" if url.port else url.host, named)
         """Host and port, for messages."""
         # Without name and password, which httpx would write into every line that it logs.
         self.base = str(url.copy_with(username=None, password=None)).rstrip("/")
@@ -220,16 +221,16 @@ def _is_disconnect(error: Exception) -> bool:
     return not isinstance(error, httpx.RemoteProtocolError) or "disconnected" in str(error)
 
 
-def _no_response(error: Exception, where: str, connect: float) -> ModelError:
+def _no_response(error: Exception, where: Place, connect: float) -> ModelError:
     """What a failure before the headers means."""
     if isinstance(error, httpx.ConnectTimeout):
-        return ModelTimeout(f"No connection to {where} within {connect:g} s: check LLM_BASE_URL.")
+        return ModelTimeout(f"No connection to {where} within {connect:g} s: check {where.named.url}.")
     if isinstance(error, httpx.ConnectError):
         if "SSL" in str(error):
-            return unavailable(f"No TLS connection to {where}: check http or https in LLM_BASE_URL.")
-        return unavailable(f"Cannot connect to {where}: is it running? Check LLM_BASE_URL.", not_taken=True)
+            return unavailable(f"No TLS connection to {where}: check http or https in {where.named.url}.")
+        return unavailable(f"Cannot connect to {where}: is it running? Check {where.named.url}.", not_taken=True)
     if not _is_disconnect(error):
-        return ModelGarbage(f"{where} does not speak HTTP: check LLM_BASE_URL.")
+        return ModelGarbage(f"{where} does not speak HTTP: check {where.named.url}.")
     if isinstance(error, (httpx.NetworkError, httpx.RemoteProtocolError, ConnectionError)):
         return unavailable(f"{where} closed the connection without a reply.")
     return unavailable(f"The request to {where} failed ({type(error).__name__}).")
@@ -252,16 +253,16 @@ def fits_header(key: str) -> bool:
     return key.isascii() and key.isprintable()
 
 
-def _checked_url(base_url: str) -> httpx.URL:
+def _checked_url(base_url: str, named: Named) -> httpx.URL:
     url = http_address(base_url)
     if url is None:
-        raise ConfigError("LLM_BASE_URL is not an address such as http://localhost:8000/v1.")
+        raise ConfigError(f"{named.url} is not an address such as http://localhost:8000/v1.")
     return url
 
 
-def _checked_key(api_key: str) -> str:
+def _checked_key(api_key: str, named: Named) -> str:
     key = api_key.strip()
     if not fits_header(key):
         # Refused here, because the error of the HTTP library would quote it.
-        raise ConfigError("LLM_API_KEY holds characters that no key has.")
+        raise ConfigError(f"{named.key} holds characters that no key has.")
     return key

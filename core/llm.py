@@ -27,6 +27,7 @@ from core.endpoint import (
 )
 from core.errors import ModelError, ModelGarbage, ModelRejected
 from core.exchange import Connections, Exchange
+from core.llm_place import LLM, Named, Place
 from core.llm_refusal import Refusal, retry_after
 from core.llm_reply import ReplyReader
 from core.llm_request import encoded, request_body
@@ -54,12 +55,14 @@ class HttpChatModel:
         deadlines_for: Mapping[str, Deadlines] = REWRITE_DEADLINES,
         extra_body: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
         breakers: Mapping[str, Breaker] = MappingProxyType({}),
+        named: Named = LLM,
     ) -> None:
-        """`deadlines_for`, `extra_body` (more fields of the request) and `breakers` are by purpose.
+        """`deadlines_for`, `extra_body` (more fields of the request) and `breakers` are by purpose,
+        `named` are the settings that messages name.
 
         Without a `model` the endpoint is asked once which one it serves.
         """
-        self._connections = Connections(base_url, api_key)
+        self._connections = Connections(base_url, api_key, named)
         self._model = model
         self._asks_for_model = not model
         self._deadlines = deadlines
@@ -75,7 +78,7 @@ class HttpChatModel:
         return f"{self._model or 'the first that is listed'} at {self._connections.base}"
 
     @property
-    def where(self) -> str:
+    def where(self) -> Place:
         """Host and port, for messages."""
         return self._connections.where
 
@@ -155,9 +158,14 @@ class HttpChatModel:
     async def _ask_for_model(self, clock: Clock) -> str:
         names = model_names(await self._get(f"{self._connections.base}/models", clock))
         if not names:
-            raise ModelRejected(f"{self._connections.where} does not say which models it serves: set LLM_MODEL.")
+            raise ModelRejected(f"{self.where} does not say which models it serves: set {self.where.named.model}.")
         if len(names) > 1:
-            log.warning("LLM_MODEL is not set and %d models are served: using %.80r.", len(names), names[0])
+            log.warning(
+                "%s is not set and %d models are served: using %.80r.",
+                self.where.named.model,
+                len(names),
+                names[0],
+            )
         self._model = names[0]
         return self._model
 
@@ -169,9 +177,8 @@ class HttpChatModel:
             if refusal is None:
                 return json.loads(await exchange.body(_LISTING_BYTES))
         except (ValueError, RecursionError) as error:
-            raise ModelGarbage(
-                f"{self._connections.where} does not answer like an OpenAI-style endpoint: check LLM_BASE_URL."
-            ) from error
+            message = f"{self.where} does not answer like an OpenAI-style endpoint: check {self.where.named.url}."
+            raise ModelGarbage(message) from error
         finally:
             await exchange.close()
         if refusal.status in (400, 404, 405, 501):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from core.errors import ContextTooLong, ModelError, ModelRejected, ModelUnavailable
+from core.llm_place import Place
 
 _CONTEXT: Final = re.compile(r"context[ _-]?(?:length|size|window)|max(?:imum)?[ _]model[ _]len|max_new_tokens|prompt")
 _OVER: Final = re.compile(r"exceed|too long|too large|too many|longer than|larger than|maximum|must be <=")
@@ -45,7 +46,7 @@ class Refusal:
         """True when the server complains about this parameter of the request."""
         return self.status in (400, 422) and parameter in self.text
 
-    def error(self, where: str) -> ModelError:
+    def error(self, where: Place) -> ModelError:
         """The error that says it."""
         return error_for(self.status, self.text, where, self.retry_after)
 
@@ -63,7 +64,7 @@ def retry_after(error: BaseException) -> float | None:
     return float(seconds) if seconds is not None else None
 
 
-def error_for(status: int, text: str, where: str, wait: float | None = None) -> ModelError:
+def error_for(status: int, text: str, where: Place, wait: float | None = None) -> ModelError:
     """The error for a status code and the words that came with it."""
     words = _words(text)
     if status == 413 or (status in (400, 422, 500) and _is_too_long(words)):
@@ -71,12 +72,12 @@ def error_for(status: int, text: str, where: str, wait: float | None = None) -> 
     if _LOADING.search(words):
         return unavailable(f"The model at {where} is still loading.", not_taken=True, retry_after=wait)
     if status in (401, 403):
-        return ModelRejected(f"{where} refused the key (HTTP {status}): check LLM_API_KEY.")
+        return ModelRejected(f"{where} refused the key (HTTP {status}): check {where.named.key}.")
     if status in (400, 404) and _UNKNOWN_MODEL.search(words):
-        return ModelRejected(f"{where} does not serve this model (HTTP {status}): check LLM_MODEL.")
+        return ModelRejected(f"{where} does not serve this model (HTTP {status}): check {where.named.model}.")
     if status in (404, 405) or 300 <= status < 400:
         return ModelRejected(
-            f"{where} has no chat endpoint at this path (HTTP {status}): check LLM_BASE_URL, which usually ends in /v1."
+            f"{where} has no chat endpoint here (HTTP {status}): check {where.named.url}, which usually ends in /v1."
         )
     if _TEMPLATE.search(words):
         return ModelRejected(
@@ -88,7 +89,7 @@ def error_for(status: int, text: str, where: str, wait: float | None = None) -> 
     return ModelRejected(f"{where} refused the request (HTTP {status}).")
 
 
-def error_in_stream(event: Mapping[str, Any], where: str) -> ModelError | None:
+def error_in_stream(event: Mapping[str, Any], where: Place) -> ModelError | None:
     """The error that an event of the stream, or a JSON reply, holds; `None` if it holds none."""
     error = event.get("error")
     if not error and event.get("object") != "error":

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from core.errors import ModelCut, ModelGarbage
+from core.llm_place import Place
 from core.llm_refusal import error_in_stream
 from core.sse import SseDecoder
 from core.types import Delta, FinishReason, Usage
@@ -38,7 +39,7 @@ _ABORTED: Final = ("abort", "error", "cancelled")
 class ReplyReader:
     """Reads one reply. `where` is the endpoint's place, for messages; `tell` takes what may only be logged."""
 
-    def __init__(self, where: str, tell: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(self, where: Place, tell: Callable[[str], None] = lambda text: None) -> None:
         self.finish: FinishReason | None = None
         self.usage: Usage | None = None
         self.done = False
@@ -82,7 +83,7 @@ class ReplyReader:
     def conclude(self) -> Delta:
         """The last delta of a complete reply; raises `ModelCut` or `ModelGarbage` for any other."""
         if not self._choices and (self._events or self._sse.strange_lines):
-            raise ModelGarbage(f"{self._where} does not answer like a chat endpoint: check LLM_BASE_URL.")
+            raise ModelGarbage(f"{self._where} does not answer like a chat endpoint: check {self._where.named.url}.")
         if self.finish is None and not self.done:
             raise ModelCut(f"The reply of the model at {self._where} ended before it was complete.")
         return Delta(finish=self.finish or FinishReason.STOP, usage=self.usage)
@@ -90,7 +91,7 @@ class ReplyReader:
     def _begin(self, first: bytes) -> None:
         self._begun = True
         if first == b"<":
-            raise ModelGarbage(f"{self._where} sent a web page, not a reply: check LLM_BASE_URL.")
+            raise ModelGarbage(f"{self._where} sent a web page, not a reply: check {self._where.named.url}.")
         if first in (b"{", b"["):
             self._json = bytearray()
 
@@ -126,7 +127,7 @@ class ReplyReader:
             self._tell(data)
             raise ModelGarbage(f"{self._where} sent a reply that is not JSON.") from error
         if not isinstance(event, dict):
-            raise ModelGarbage(f"{self._where} does not answer like a chat endpoint: check LLM_BASE_URL.")
+            raise ModelGarbage(f"{self._where} does not answer like a chat endpoint: check {self._where.named.url}.")
         return event
 
     def _choice(self, event: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -82,9 +82,14 @@ async def test_an_endpoint_of_its_own_gets_the_rewrites_and_nothing_else(
     assert rewriting.chats[0]["model"] == "small"
 
 
-async def test_a_rewriter_that_is_not_there_costs_the_asker_nothing(answering: OpenAIServer, tmp_path: Path):
+async def test_a_rewriter_that_is_not_there_costs_the_asker_nothing(
+    answering: OpenAIServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     chosen = settings(answering, tmp_path, REWRITER="http://127.0.0.1:9/v1", REWRITER_MODEL="small")
     assert await rewritten(chosen) == (QueryStatus.FAILED, FOLLOW_UP.text)
+    (line,) = [record.getMessage() for record in caplog.records if "rewrite fell back" in record.getMessage()]
+    assert "Check REWRITER." in line
+    assert "LLM_" not in line
 
 
 async def test_the_local_one_rewrites_beside_an_endpoint_that_only_answers(answering: OpenAIServer, tmp_path: Path):

@@ -10,6 +10,7 @@ import pytest
 
 from core.errors import ContextTooLong, ModelError, ModelRejected, ModelUnavailable
 from core.llm import HttpChatModel
+from core.llm_place import Place
 from core.llm_refusal import error_for, parse_retry_after, retry_after
 from tests.llm.asking import ask
 from tests.servers.openai import OpenAIServer, Reply
@@ -62,14 +63,14 @@ def text_of(body: object) -> str:
 
 @pytest.mark.parametrize(("status", "body"), TOO_LONG)
 def test_a_prompt_over_the_context_is_recognised_in_every_wording(status: int, body: object) -> None:  # B45
-    assert type(error_for(status, text_of(body), "host:1")) is ContextTooLong
+    assert type(error_for(status, text_of(body), Place("host:1"))) is ContextTooLong
 
 
 @pytest.mark.parametrize(("status", "body", "kind", "hint"), OTHERS)
 def test_a_refusal_says_what_to_look_at_and_quotes_nothing(
     status: int, body: object, kind: type[ModelError], hint: str
 ) -> None:
-    error = error_for(status, text_of(body), "host:1", None)
+    error = error_for(status, text_of(body), Place("host:1"), None)
     assert type(error) is kind
     assert hint in str(error)
     assert "host:1" in str(error)
