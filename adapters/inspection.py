@@ -17,6 +17,7 @@ _STATUS_WORDS: Final = {
     QueryStatus.REWRITTEN: "rewritten",
     QueryStatus.REJECTED: "rejected: the model's rewrite was not usable, the typed words were searched",
     QueryStatus.FAILED: "failed: the rewrite could not be made, the typed words were searched",
+    QueryStatus.COMPLETE: "not rewritten: the typed words were searched",
     QueryStatus.SHED: "left out under load: the typed words were searched",
 }
 

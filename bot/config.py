@@ -170,6 +170,8 @@ class Settings(BaseModel):
     """Longer texts are cut for the embedding."""
 
     rewrite_enabled: bool = Field(True, alias="REWRITE_ENABLED")
+    rewrite_gate: bool = Field(False, alias="REWRITE_GATE")
+    """Whether questions that are complete as they were typed are not rewritten."""
     rewriter: Annotated[str, AfterValidator(_checked_rewriter)] = Field("", alias="REWRITER")
     """`LOCAL`, `ENDPOINT`, or the URL of an endpoint of its own. Empty: local where it is installed."""
     rewriter_model: str = Field("", alias="REWRITER_MODEL")

@@ -19,6 +19,7 @@ from bot.wiring import open_bench
 from core import smalltalk
 from core.errors import IngestError
 from core.evaluation import COLUMNS, DEPTH, Fields, Item, Outcome, items, quantile, table
+from core.gate_effect import CALLED, gate_effect
 from core.index.document import Block, Document, Kind
 from core.index.index import Index
 from core.index.ingest import Progress, ingest, ingest_documents
@@ -42,7 +43,7 @@ class Evaluation:
     @property
     def rewrites(self) -> list[float]:
         """Seconds of each rewrite that asked the model."""
-        return [o.seconds for o in self.outcomes if o.status != "skipped"]
+        return [o.seconds for o in self.outcomes if o.status in CALLED]
 
     def as_json(self) -> dict[str, Any]:
         """Scores, shares and every item, as one value for JSON."""
@@ -56,6 +57,7 @@ class Evaluation:
             "rejections": dict(Counter(o.reason for o in self.outcomes if o.status == "rejected")),
             "nothing_found": self.nothing_found(),
             "seconds_per_rewrite": {"p50": quantile(self.rewrites, 0.5), "p95": quantile(self.rewrites, 0.95)},
+            "gate": asdict(effect) if (effect := gate_effect(self.outcomes)) else None,
             "outcomes": [
                 {"id": o.item.id, "question": o.item.question, "query": o.query, "status": o.status, "reason": o.reason}
                 | {"ranked": {column: list(ranked) for column, ranked in o.rankings.items()}}
@@ -217,5 +219,8 @@ def print_evaluation(evaluation: Evaluation, console: Console) -> None:
         console.print(f"The rewriter failed, and the typed words were searched: {why}. The log says more.", style="red")
     for kind, share in evaluation.nothing_found().items():
         console.print(f"Nothing found, as it should be, for {kind}: {share}")
+    effect = gate_effect(evaluation.outcomes)
+    for told in effect.lines() if effect else ():
+        console.print(told, soft_wrap=True)
     p50, p95 = quantile(evaluation.rewrites, 0.5), quantile(evaluation.rewrites, 0.95)
     console.print(f"Seconds per rewrite: {p50:.2f} at the median, {p95:.2f} at p95")

@@ -264,6 +264,7 @@ async def _pipeline(
         threshold=Threshold(similarity=settings.retrieval_min_similarity),
         names=(settings.bot_name,),
         rewriting=settings.rewrite_enabled,
+        gate=settings.rewrite_gate,
     )
     return pipeline, settings.llm_parallel or told.parallel or DEFAULT_PARALLEL
 

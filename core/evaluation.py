@@ -34,7 +34,8 @@ class Item:
     kind: str
     gold: str
     """Empty where there is none."""
-    needs_history: bool
+    needs_history: bool | None
+    """Whether the question cannot be understood without what was said before; None where nobody labelled it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +89,9 @@ class Fields:
         """A text that may be missing or null: then empty."""
         return "" if self._values.get(name) is None else self.text(name)
 
-    def flag(self, name: str) -> bool:
-        """False if it is missing."""
-        return bool(self._values.get(name))
+    def flag(self, name: str) -> bool | None:
+        """None if it is missing or null."""
+        return None if self._values.get(name) is None else bool(self._values[name])
 
     def id(self, name: str) -> str:
         """A text or a whole number."""

@@ -14,7 +14,7 @@ SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 
 
 REWRITER_REQUESTS = Counter(
     "rag_rewriter_requests_total",
-    "Turns by what became of the query rewrite: skipped, rewritten, rejected, error, shed.",
+    "Turns by what became of the query rewrite: skipped, rewritten, rejected, error, shed, complete.",
     ["status"],
 )
 STAGE_FALLBACKS = Counter(
@@ -93,7 +93,7 @@ for _reason in ("total", "asker", "place", "disk"):
     QUEUE_REFUSALS.labels(reason=_reason)
 for _state in ("waiting", "begun"):
     QUEUE_JOBS.labels(state=_state)
-for _status in ("skipped", "rewritten", "rejected", "error", "shed"):
+for _status in ("skipped", "rewritten", "rejected", "error", "shed", "complete"):
     REWRITER_REQUESTS.labels(status=_status)
 for _outcome in ("answered", "nothing_found", "degraded", "cut", "failed"):
     TURNS.labels(outcome=_outcome)

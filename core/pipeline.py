@@ -26,6 +26,7 @@ from core import metrics, smalltalk
 from core.clock import Clock
 from core.errors import ContextTooLong, ModelError, NoSlot, PromptCut
 from core.fail_open import fail_open, record
+from core.gate import is_complete
 from core.generate import Show, generate
 from core.intake import clean_history, clean_passage, clean_question, clean_request, clean_summary
 from core.outcome import NOTHING_ASKED, SEARCH_FAILED, Marks, borne_out, count, finished, passages_instead, stand_in
@@ -109,6 +110,8 @@ class Pipeline:
     names: tuple[str, ...] = ("Threadwise",)
     """Names the bot goes by."""
     rewriting: bool = True
+    gate: bool = False
+    """Whether a question that is complete as it was typed is not rewritten."""
     level: ShedLevel = ShedLevel.NONE
     """What is left out under load. Leaving out the rewrite is the queue's business: see `core.gpu`."""
 
@@ -190,7 +193,9 @@ class Pipeline:
         if asked.exact:
             query = replace(query, reason="your exact words were wanted")
         mark = None
-        if self.rewriting and not asked.exact:
+        if self.gate and self.rewriting and not asked.exact and _follows(asked) and is_complete(asked.text):
+            query = replace(query, status=QueryStatus.COMPLETE, reason="complete as it was typed")
+        elif self.rewriting and not asked.exact:
             # More than a window of turns stands there only while their summary is late.
             history = told(asked.history[-MAX_PAIRS:], asked.heard)
             by = self.rewriter or Rewriter(manners=self.manners)
@@ -302,6 +307,10 @@ class Pipeline:
         summary, usage = await summarize(self.model, request, earlier, quoted)
         _check_whole(request, usage)
         return summary
+
+
+def _follows(asked: Question) -> bool:
+    return bool(asked.history or asked.heard or asked.summary)
 
 
 async def _unseen(text: str) -> None:

@@ -72,6 +72,8 @@ class QueryStatus(StrEnum):
     """The call failed or took too long; the typed words are searched."""
     SHED = "shed"
     """Left out under load; the typed words are searched."""
+    COMPLETE = "complete"
+    """The question is complete as it was typed: the rewrite gate saved the call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,6 +128,12 @@ def language(text: str) -> str | None:
     return name if best > second else None
 
 
+def function_words(text: str) -> int:
+    """How many different function words `text` has of its language; 0 where that is not clear."""
+    name = language(text)
+    return len(_STOPWORDS[name].intersection(words(text))) if name else 0
+
+
 def script(text: str) -> str | None:
     """The script most letters are of ("LATIN", "CYRILLIC", "CJK", ...); None without letters."""
     counts: dict[str, int] = {}

@@ -104,7 +104,7 @@ def test_a_rewriter_that_failed_is_not_passed_over_in_silence():
     item = items(line())[0]
     outcome = Outcome(
         item=item,
-        rankings={"typed": []},
+        rankings={"typed": [], "searched": []},
         query="q",
         status=QueryStatus.FAILED.value,
         reason="ModelTimeout",
