@@ -18,6 +18,7 @@ from adapters import notices
 from adapters.fault import fault
 from adapters.jobs import Ending, Work
 from adapters.live import LiveMessage
+from adapters.memories import Memories
 from adapters.outbox import Outbox
 from adapters.ports import AnswerTurn, Phase, Scope, Seat, TurnState
 from adapters.store.jobs import SqlJobs
@@ -37,9 +38,17 @@ LONG_WAIT: Final = 3.0
 class Attempts:
     """For all jobs."""
 
-    def __init__(self, answer: AnswerTurn, jobs: SqlJobs, outbox: Outbox, most_turns: int, scope: Scope) -> None:
+    def __init__(
+        self,
+        answer: AnswerTurn,
+        jobs: SqlJobs,
+        outbox: Outbox,
+        most_turns: int,
+        scope: Scope,
+        memories: Memories | None = None,
+    ) -> None:
         self._answer, self._jobs, self._outbox, self._rules = answer, jobs, outbox, outbox.rules
-        self._most_turns, self._scope = most_turns, scope
+        self._most_turns, self._scope, self._memories = most_turns, scope, memories
 
     async def run(self, ticket: Ticket, live: LiveMessage) -> tuple[Answer, int]:
         """What was stored as the end of the job, and the number of turns that stood before it, not summarized.
@@ -132,7 +141,14 @@ class Attempts:
             live.show(text, Phase.GROWING)
 
         line = _CountedLine(ticket, ticket.seat, self._jobs, live)
-        task = await self._cancellable(ticket, self._answer(question, show, line))
+
+        async def answered() -> Answer:
+            facts: tuple[str, ...] = ()
+            if self._memories is not None and ticket.job.turn is not None:
+                facts = await self._memories.recall(ticket.job.turn, work.text)
+            return await self._answer(replace(question, facts=facts), show, line)
+
+        task = await self._cancellable(ticket, answered())
         if task.cancelled() or ticket.verdict is Verdict.AGAIN:
             return None
         return task.result()

@@ -26,8 +26,9 @@ from adapters.jobs import Admitted, Edited, Ending, Job, JobState
 from adapters.lanes import Lanes
 from adapters.leases import Leases
 from adapters.live import LiveMessage
+from adapters.memories import Memories
 from adapters.outbox import Outbox
-from adapters.ports import AnswerTurn, Channel, Gpu, Inbound, Phase, Scope, Seat, ThreadKey, public
+from adapters.ports import AnswerTurn, Channel, Gpu, Inbound, Person, Phase, Scope, Seat, ThreadKey, public
 from adapters.resume import fair_order
 from adapters.rules import Rules
 from adapters.store import SqlConversationStore
@@ -56,15 +57,17 @@ class Dispatcher:
         rules: Rules = Rules(),  # noqa: B008 - frozen
         free_bytes: Callable[[], int] | None = None,
         scope: Scope = public,
+        memories: Memories | None = None,
     ) -> None:
-        """A prompt may take `most_turns`; without `summaries`, older ones are forgotten to the model."""
-        self._store, self._jobs, self._summaries = store, store.jobs, summaries
+        """A prompt may take `most_turns`; without `summaries`, older ones are forgotten to the model, and without
+        `memories` nothing is remembered of people."""
+        self._store, self._jobs, self._summaries, self._memories = store, store.jobs, summaries, memories
         self.rules = rules
         self._door = Door(gpu, rules, free_bytes or (lambda: shutil.disk_usage(store.database.path.parent).free))
         self._channels: dict[str, Channel] = {}
         self._leases = Leases(store.jobs, rules)
         self._outbox = Outbox(store.jobs, self._channels, rules, self._leases.sure)
-        self._attempts = Attempts(answer, store.jobs, self._outbox, most_turns, scope)
+        self._attempts = Attempts(answer, store.jobs, self._outbox, most_turns, scope, memories)
         self._lanes = Lanes(self._first_of)
         self._tickets: dict[int, Ticket] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -126,6 +129,30 @@ class Dispatcher:
         turns = await self._store.forget(thread)
         await self._sweep()
         return turns
+
+    @property
+    def remembers(self) -> bool:
+        """Whether facts about people are kept."""
+        return self._memories is not None
+
+    async def facts_about(self, person: Person) -> list[str]:
+        """What is remembered of a person, newest first: for them alone. There may be facts from when it was on."""
+        return await self._store.facts.of(person)
+
+    async def forget_about(self, person: Person) -> int:
+        """Removes all facts about a person for good; how many there were. Their conversations stay."""
+        count = await self._store.facts.forget(person)
+        for ticket in self._tickets.values():
+            job = ticket.job
+            asks = (job.thread.platform, job.thread.workspace, job.asker) == (
+                person.platform,
+                person.workspace,
+                person.id,
+            )
+            if count and asks and ticket.task:
+                # It may be about to tell the model what is forgotten.
+                ticket.cancel(Verdict.AGAIN)
+        return count
 
     def job_of(self, key: str) -> Job | None:
         """The job of this process whose messages carry `Post.key`, while it is open."""
@@ -260,6 +287,8 @@ class Dispatcher:
             await self._leave(ticket)
         if outcome is not None:
             self._condense(ticket.job.thread, outcome[1], outcome[0])
+            if self._memories is not None and ticket.job.turn is not None and ticket.ending is Ending.ANSWERED:
+                self._memories.start(ticket.job.turn)
 
     async def _give_up(self, ticket: Ticket) -> None:
         ticket.closing = True

@@ -32,6 +32,28 @@ class Aside:
     text: str
 
 
+class Readers(StrEnum):
+    """Who reads a conversation. What people say of themselves is told nowhere where others would read it."""
+
+    ALONE = "alone"
+    """Nobody but the asker."""
+    CHANNEL = "channel"
+    """Everybody who reads its channel."""
+    THREAD = "thread"
+    """Fewer than those: the thread is private."""
+    UNKNOWN = ""
+    """Not known, or the words are not the asker's own: nothing is remembered of them, and nothing told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Somebody, as a workspace of a platform knows them."""
+
+    platform: str
+    workspace: str
+    id: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inbound:
     """A message that is addressed to the bot, its own mention stripped."""
@@ -50,6 +72,7 @@ class Inbound:
     """Names of files that came with it and were not read."""
     exact: bool = False
     """Whether the words are to be searched as they are, without a rewrite."""
+    readers: Readers = Readers.UNKNOWN
     order: str = ""
     """Sorts, as text, like the messages of the thread (see `platform_order`); empty: in the order of arrival."""
 
@@ -139,6 +162,33 @@ class SummaryStore(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A sentence that a person said of themselves, word for word."""
+
+    text: str
+    model: str = ""
+    """The embedding model that made `vector`."""
+    vector: bytes = b""
+    """A float32 unit vector; empty if there is none."""
+
+
+class FactStore(Protocol):
+    """What people said of themselves, of each in each workspace apart."""
+
+    async def statement(self, turn: int) -> str | None:
+        """The asker's own words of an answered question; None if nothing of it is to be remembered."""
+        ...
+
+    async def add(self, turn: int, statement: str, facts: Sequence[Fact]) -> int:
+        """Stores facts of the turn's asker; how many. None of them if `statement` is not to be remembered any more."""
+        ...
+
+    async def told(self, turn: int) -> list[Fact]:
+        """Newest first, those of the turn's asker that everybody who reads its answer may know."""
+        ...
+
+
 class Threads(Protocol):
     """Looking at conversations and forgetting them, for a channel's commands."""
 
@@ -204,6 +254,10 @@ def public(thread: ThreadKey) -> frozenset[str]:
 
 Summarize = Callable[[str, Sequence[Turn]], Awaitable[str | None]]
 """From the earlier summary and the turns that leave the window to the new summary; None if it could not be made."""
+
+
+Remember = Callable[[str], Awaitable[tuple[str, ...]]]
+"""From a message to those of its sentences that are facts about its author; none if they could not be picked."""
 
 
 class Phase(StrEnum):

@@ -18,14 +18,16 @@ from rich.console import Console
 from rich.text import Text
 
 from adapters.dispatcher import Dispatcher
-from adapters.inspection import NOTHING_ASKED, context_lines, rewrite_lines, shortened
+from adapters.inspection import NOTHING_ASKED, context_lines, fact_lines, rewrite_lines, shortened
 from adapters.piped import piped_lines
-from adapters.ports import Inbound, StoredTurn, ThreadInfo, ThreadKey, Threads
+from adapters.ports import Inbound, Person, Readers, StoredTurn, ThreadInfo, ThreadKey, Threads
 from adapters.present import source_lines
 from adapters.terminal_screen import PLATFORM, TerminalScreen, printable
 from core.errors import DataDirError
 
 LISTED_THREADS: Final = 20
+ME: Final = Person(platform=PLATFORM, workspace="local", id="local")
+"""Whoever sits at the terminal."""
 MOST_DIGITS: Final = 9
 """Of a number that somebody types; Python itself refuses more than 4300."""
 
@@ -38,6 +40,8 @@ Ask in plain words; ask on in the same thread ("and on ARM?").
   /sources    the sources of the last answer
   /context    what the model was given: turns, passages, tokens
   /forget     remove this thread for good
+  /memory     what is remembered of you, if MEMORY_ENABLED is set
+  /forget me  remove that for good
   /help       this list
   /quit       leave (so does Ctrl-D)
 Ctrl-C stops an answer, not the program."""
@@ -64,6 +68,7 @@ class TerminalChannel:
             "/sources": self._sources,
             "/context": self._context,
             "/forget": self._forget,
+            "/memory": self._memory,
             "/help": self._help,
         }
 
@@ -100,9 +105,10 @@ class TerminalChannel:
         inbound = Inbound(
             message_id=uuid.uuid4().hex,
             thread=self._thread,
-            author_id="local",
+            author_id=ME.id,
             author="you",
             text=text,
+            readers=Readers.ALONE,
             sent_at=datetime.now(UTC),
         )
         admitted = await self._dispatcher.admit(inbound)
@@ -161,7 +167,18 @@ class TerminalChannel:
         for line in context_lines(await self._threads.turns(self._thread)):
             self._say(line)
 
-    async def _forget(self, _: str) -> None:
+    async def _memory(self, _: str) -> None:
+        for line in fact_lines(await self._dispatcher.facts_about(ME), remembers=self._dispatcher.remembers):
+            self._say(line)
+
+    async def _forget(self, what: str) -> None:
+        if what.casefold() == "me":
+            count = await self._dispatcher.forget_about(ME)
+            self._say(f"Removed {count} fact{'s' if count != 1 else ''} about you for good. Your threads stay.")
+            return
+        if what:
+            self._say("/forget removes this thread, /forget me what is remembered of you.")
+            return
         turns = await self._dispatcher.forget(self._thread)
         self._thread = _new_thread()
         self._listed = []
@@ -219,4 +236,4 @@ def _on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def _new_thread() -> ThreadKey:
-    return ThreadKey(platform=PLATFORM, workspace="local", channel="chat", thread=uuid.uuid4().hex[:12])
+    return ThreadKey(platform=PLATFORM, workspace=ME.workspace, channel="chat", thread=uuid.uuid4().hex[:12])

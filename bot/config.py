@@ -22,7 +22,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from adapters.addressing import FollowUps
 from core.errors import ConfigError
 
-OUR_PREFIXES: Final = ("LLM_", "EMBEDDING_", "REWRITE", "RETRIEVAL_", "DISCORD_", "SLACK_")
+OUR_PREFIXES: Final = ("LLM_", "EMBEDDING_", "REWRITE", "RETRIEVAL_", "MEMORY_", "DISCORD_", "SLACK_")
 """Whose they are is plain; other names are ours only if they are close to one."""
 LOCAL: Final = "local"
 ENDPOINT: Final = "endpoint"
@@ -180,6 +180,9 @@ class Settings(BaseModel):
     rewriter_profile: Literal["gemma3", "gemma4", "base"] = Field("gemma3", alias="REWRITER_PROFILE")
     rewrite_timeout_seconds: float = Field(4.0, alias="REWRITE_TIMEOUT_SECONDS", gt=0, le=5)
     """After this the typed words are searched."""
+
+    memory_enabled: bool = Field(False, alias="MEMORY_ENABLED")
+    """Whether facts that people state of themselves are kept for their own later conversations."""
 
     retrieval_passages: int = Field(5, alias="RETRIEVAL_PASSAGES", ge=1, le=20)
     retrieval_min_similarity: float = Field(0.2, alias="RETRIEVAL_MIN_SIMILARITY", ge=-1, le=1)

@@ -13,6 +13,7 @@ from typing import Final, Literal
 import httpx
 
 from adapters.dispatcher import Dispatcher
+from adapters.memories import Memories
 from adapters.ports import AnswerTurn, Scope, Show, ThreadKey, public
 from adapters.rules import Rules
 from adapters.store import SqlConversationStore
@@ -121,8 +122,18 @@ async def open_app(
         stack.push_async_callback(summaries.close)
         watch = asyncio.create_task(_keep_sound(index))
         stack.push_async_callback(_cancelled, watch)
+        memories = _memories(settings, store, index, in_background(pipeline, gpu.background()))
+        if memories is not None:
+            stack.push_async_callback(memories.close)
         dispatcher = Dispatcher(
-            store, in_line(pipeline), gpu, MAX_TURNS, summaries, rules=rules, scope=scope_by(settings.channel_scopes)
+            store,
+            in_line(pipeline),
+            gpu,
+            MAX_TURNS,
+            summaries,
+            rules=rules,
+            scope=scope_by(settings.channel_scopes),
+            memories=memories,
         )
         stack.push_async_callback(dispatcher.close)
         yield App(
@@ -134,6 +145,16 @@ async def open_app(
             embedded=settings.llm_base_url is None,
             about=f"Model: {pipeline.model}, {context}.",
         )
+
+
+def _memories(settings: Settings, store: SqlConversationStore, index: Index, pipeline: Pipeline) -> Memories | None:
+    """What picks facts out of what people say; None if it is switched off."""
+    if not settings.memory_enabled:
+        return None
+    if pipeline.manners.flat:
+        log.warning("MEMORY_ENABLED does nothing with a base model, the embedded one among them: set LLM_BASE_URL.")
+        return None
+    return Memories(store.facts, pipeline.remember, index.embedder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,6 +313,7 @@ def _model(settings: Settings, endpoint: Endpoint, stack: AsyncExitStack, named:
         deadlines_for={
             "rewrite": Deadlines(wall=settings.rewrite_timeout_seconds),
             "summarize": Deadlines(wall=Limits().summarize_seconds),
+            "remember": Deadlines(wall=Limits().remember_seconds),
         },
         extra_body=endpoint.fields_for,
         named=named,

@@ -30,6 +30,7 @@ def clean_question(question: Question) -> tuple[Question, bool]:
         heard=clean_heard(question.heard),
         history=clean_history(question.history),
         summary=clean_summary(question.summary),
+        facts=tuple(_counted("facts", prompt, fact) for fact in question.facts),
     )
     return cleaned, len(text) > MAX_QUESTION_CHARS
 

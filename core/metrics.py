@@ -53,6 +53,8 @@ SANITIZED = Counter(
     "rag_sanitized_texts_total", "Texts in which the sanitizer broke something, by surface.", ["surface"]
 )
 TURNS_DROPPED = Counter("rag_turns_dropped_total", "History turns that the token budget left out of a prompt.")
+FACTS = Counter("rag_facts_total", "Sentences about their authors that were picked out of messages.")
+FACTS_SKIPPED = Counter("rag_facts_skipped_total", "Messages that no facts were picked from, since too many waited.")
 EMBEDDINGS = Counter("rag_embedded_texts_total", "Texts sent to the embedder.")
 
 QUEUE_JOBS = Gauge(

@@ -7,6 +7,7 @@
     generate   on failure before any text: the best passages, labelled; later: the text so far, marked
 
     summarize  after the turn, in the background; on failure the old summary and all turns stay      (30 s)
+    remember   likewise, if it is switched on; on failure nothing is remembered of the turn          (30 s)
 
 Every fallback leaves a `Degradation` on the answer, a log line and a count. On a seat (`core.load`) each
 call to the model waits for a slot first; the seconds are those after that wait.
@@ -24,7 +25,8 @@ from typing import Final
 
 from core import metrics, smalltalk
 from core.clock import Clock
-from core.errors import ContextTooLong, ModelError, NoSlot, PromptCut
+from core.errors import ContextTooLong, ModelError, NoSlot, Preempted, PromptCut
+from core.fact_prompts import choice_request, facts_block
 from core.fail_open import fail_open, record
 from core.gate import is_complete
 from core.generate import Show, generate
@@ -42,6 +44,7 @@ from core.prompts import (
     summary_request,
     told,
 )
+from core.remember import candidates, select
 from core.retrieve import CANDIDATES, Threshold, Weights, fuse
 from core.rewrite import rewrite
 from core.shedding import ShedLevel
@@ -68,6 +71,8 @@ log = logging.getLogger(__name__)
 
 CHECKED_FROM_TOKENS: Final = 400
 """Shorter prompts fit everywhere, and their counts vary too much to tell."""
+PICKINGS: Final = 3
+"""Times that the choice of facts is begun when questions keep coming in between."""
 SHED_TURNS: Final = 2
 """Turns of a conversation that reach the model under the heaviest load."""
 
@@ -79,6 +84,7 @@ class Limits:
     rewrite_seconds: float = 3.0
     search_seconds: float = 5.0
     summarize_seconds: float = 30.0
+    remember_seconds: float = 30.0
     passages: int = 5
     context_tokens: int = 4096
     answer_tokens: int = 512
@@ -259,7 +265,15 @@ class Pipeline:
         self, asked: Question, passages: tuple[Passage, ...], context_tokens: int
     ) -> tuple[ChatRequest, Fitted]:
         fitted = fit(
-            fixed=instructions(asked.summary) + heard_block(asked.heard) + asked.author + asked.text,
+            fixed="".join(
+                (
+                    instructions(asked.summary),
+                    heard_block(asked.heard),
+                    facts_block(asked.facts),
+                    asked.author,
+                    asked.text,
+                )
+            ),
             history=asked.history,
             passages=passages,
             context_tokens=context_tokens,
@@ -273,6 +287,7 @@ class Pipeline:
             fitted.passages,
             self.manners,
             heard=asked.heard,
+            facts=asked.facts,
             nonce=secrets.token_hex(8),
             max_tokens=self.limits.answer_tokens,
             asker=asked.author,
@@ -307,6 +322,32 @@ class Pipeline:
         summary, usage = await summarize(self.model, request, earlier, quoted)
         _check_whole(request, usage)
         return summary
+
+    async def remember(self, message: str) -> tuple[str, ...]:
+        """The sentences of a raw message that are facts about its author; none also if they could not be picked.
+
+        A base model is not asked: it cannot choose.
+        """
+        sentences = () if self.manners.flat else candidates(message)
+        if not sentences:
+            return ()
+        request = clean_request(choice_request(sentences, self.manners.stop))
+
+        async def work() -> tuple[str, ...]:
+            for _ in range(PICKINGS - 1):
+                with suppress(Preempted):
+                    return await self._select(request, sentences)
+            return await self._select(request, sentences)
+
+        seconds, nothing = self.limits.remember_seconds + self.limits.slot_seconds, tuple[str, ...]()
+        facts, _mark = await fail_open("remember", work, fallback=nothing, seconds=seconds)
+        metrics.FACTS.inc(len(facts))
+        return facts
+
+    async def _select(self, request: ChatRequest, sentences: tuple[str, ...]) -> tuple[str, ...]:
+        facts, usage = await select(self.model, request, sentences)
+        _check_whole(request, usage)
+        return facts
 
 
 def _follows(asked: Question) -> bool:

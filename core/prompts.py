@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from core.fact_prompts import facts_block
 from core.trained_prompts import STOP, answer_prompt, rewrite_prompt
 from core.types import NOT_IN_DOCUMENTS, ChatRequest, Message, Passage, Said, Turn, titled
 
@@ -216,10 +217,12 @@ def generate_request(
     max_tokens: int,
     asker: str = "",
     heard: Sequence[Said] = (),
+    facts: Sequence[str] = (),
 ) -> ChatRequest:
     """Asks for the answer: instructions, summary, verbatim turns, context, `Question:` and the typed words.
 
-    Where more than one person has spoken, each question bears the name of its asker.
+    Where more than one person has spoken, each question bears the name of its asker. What the asker said of themselves
+    elsewhere is told to a chat model alone: the others take no more than they were trained on.
 
     `nonce` is fresh for each request and stands beside both delimiters, so that no text prepared in
     advance can close the context.
@@ -244,7 +247,7 @@ def generate_request(
         messages = (Message(role="user", content=content),)
         stop = _FLAT_STOPS
     else:
-        messages = _as_chat(summary, history, asked, asker, heard, manners)
+        messages = _as_chat(summary, history, asked, asker, heard, manners, facts)
     return ChatRequest(
         messages=messages,
         max_tokens=max_tokens,
@@ -281,7 +284,13 @@ def heard_block(heard: Sequence[Said]) -> str:
 
 
 def _as_chat(
-    summary: str, history: Sequence[Turn], asked: str, asker: str, heard: Sequence[Said], manners: Manners
+    summary: str,
+    history: Sequence[Turn],
+    asked: str,
+    asker: str,
+    heard: Sequence[Said],
+    manners: Manners,
+    facts: Sequence[str],
 ) -> tuple[Message, ...]:
     """Strictly alternating, first and last from the user; the instructions as the template takes them.
 
@@ -296,7 +305,7 @@ def _as_chat(
         said.append(Message(role="user", content=heard_block(turn.heard) + named))
         said.append(Message(role="assistant", content=turn.answer))
     now = f"{_speaker(asker)} asks now.\n\n{asked}" if several else asked
-    said.append(Message(role="user", content=heard_block(heard) + now))
+    said.append(Message(role="user", content=heard_block(heard) + facts_block(facts) + now))
     opening = _notes(summary) if manners.system_role else instructions(summary)
     first = Message(role="user", content=f"{opening}\n\n{said[0].content}".lstrip())
     system = (Message(role="system", content=_ANSWER_RULES),) if manners.system_role else ()

@@ -54,6 +54,8 @@ class Question:
     """What was said since the last pair and is no question to the bot, oldest first."""
     summary: str = ""
     """Running summary of the turns before the history; empty if none."""
+    facts: tuple[str, ...] = ()
+    """What the asker said about themselves in earlier conversations, as far as this one's readers may see it."""
     exact: bool = False
     """Whether the typed words are to be searched as they are."""
     scope: frozenset[str] = frozenset({PUBLIC_SCOPE})
@@ -164,7 +166,7 @@ class ChatRequest:
     temperature: float = 0.0
     stop: tuple[str, ...] = ()
     purpose: str = "generate"
-    """"generate", "rewrite" or "summarize": a metrics label, and the choice of slot and deadlines."""
+    """"generate", "rewrite", "summarize" or "remember": a metrics label, and the choice of slot and deadlines."""
 
 
 class FinishReason(StrEnum):

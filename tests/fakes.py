@@ -17,9 +17,15 @@ class ScriptedModel:
     """Answers from a queue for each purpose; keeps all requests."""
 
     def __init__(
-        self, *, rewrite: Iterable[Reply] = (), generate: Iterable[Reply] = (), summarize: Iterable[Reply] = ()
+        self,
+        *,
+        rewrite: Iterable[Reply] = (),
+        generate: Iterable[Reply] = (),
+        summarize: Iterable[Reply] = (),
+        remember: Iterable[Reply] = (),
     ) -> None:
-        self.replies = {"rewrite": deque(rewrite), "generate": deque(generate), "summarize": deque(summarize)}
+        replies = {"rewrite": rewrite, "generate": generate, "summarize": summarize, "remember": remember}
+        self.replies = {purpose: deque(given) for purpose, given in replies.items()}
         self.requests: list[ChatRequest] = []
 
     def asked(self, purpose: str) -> list[ChatRequest]:

@@ -11,6 +11,7 @@ window.py      what of a conversation goes into a prompt
 jobs.py        inbox, jobs, outbox: taken once, worked on by one process, answered in one place
 job_rows.py    their rows <-> values
 changes.py     questions that their askers edit or delete
+facts.py       what people said of themselves, if that is to be remembered
 ticks.py       how long ago something was, whatever the wall clock says
 faults.py      SQL and file errors -> `DataDirError`
 """

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from datetime import UTC, datetime
 
-from sqlalchemy import Text, cast, func, select, update
+from sqlalchemy import Text, cast, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.jobs import OPEN, Deleted, Edited, Ending, JobState
@@ -14,7 +14,7 @@ from adapters.ports import Inbound, ThreadKey, TurnState
 from adapters.store.database import Database
 from adapters.store.faults import backups_of
 from adapters.store.job_rows import claim_of, new_inbox, thread_of
-from adapters.store.models import InboxRow, JobRow, PartRow, ThreadRow, TurnRow
+from adapters.store.models import FactRow, InboxRow, JobRow, PartRow, ThreadRow, TurnRow
 from adapters.store.window import is_thread
 from core.errors import DataDirError
 
@@ -67,6 +67,7 @@ class SqlChanges:
             remembered = turn is not None and turn.answered != ""
             if turn is not None:
                 await _take_out(session, turn)
+                await _forget_facts(session, turn)
                 turn.state = TurnState.DELETED.value
                 turn.typed = turn.answered = turn.author_id = turn.author = turn.query_reason = ""
                 turn.citations, turn.degraded, turn.heard, turn.unread = [], [], [], []
@@ -93,6 +94,7 @@ class SqlChanges:
             if job is not None and job.state == JobState.QUEUED:
                 return Edited.REPLACED
             await _take_out(session, turn)
+            await _forget_facts(session, turn)
             return Edited.STORED
 
     async def _wipe(self) -> None:
@@ -133,3 +135,8 @@ async def _take_out(session: AsyncSession, turn: TurnRow) -> None:
     thread.revision += 1
     if thread.summary_seq >= turn.seq:
         thread.summary_seq, thread.summary = 0, ""
+
+
+async def _forget_facts(session: AsyncSession, turn: TurnRow) -> None:
+    """What the turn's asker said of themselves in it."""
+    await session.execute(delete(FactRow).where(FactRow.turn_id == turn.id))

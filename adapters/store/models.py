@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Boolean, Float, ForeignKey, Index, Integer, MetaData, String, UniqueConstraint
+from sqlalchemy import Boolean, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, String, UniqueConstraint
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from adapters.store.columns import AnyJson, AnyText, Moment
@@ -77,6 +77,8 @@ class TurnRow(Row):
     """When `typed` was last replaced by what the asker made of it."""
     exact: Mapped[bool] = mapped_column(Boolean, default=False)
     """Whether the typed words were to be searched as they are."""
+    readers: Mapped[str] = mapped_column(String(16), default="")
+    """The `Readers` of the conversation; empty also when the asker wanted to be forgotten."""
     query_status: Mapped[str | None] = mapped_column(String(16))
     prompt_tokens: Mapped[int | None] = mapped_column(Integer)
     completion_tokens: Mapped[int | None] = mapped_column(Integer)
@@ -177,4 +179,24 @@ class MarkRow(Row):
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
     platform: Mapped[str] = mapped_column(AnyText)
+    at: Mapped[datetime] = mapped_column(Moment)
+
+
+class FactRow(Row):
+    """A sentence that a person said of themselves. It goes with the turn that it was said in."""
+
+    __tablename__ = "facts"
+    __table_args__ = (Index("ix_facts_person", "platform", "workspace", "person"), Index("ix_facts_turn_id", "turn_id"))
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    turn_id: Mapped[int] = mapped_column(ForeignKey("turns.id", ondelete="CASCADE"))
+    platform: Mapped[str] = mapped_column(AnyText)
+    workspace: Mapped[str] = mapped_column(AnyText)
+    person: Mapped[str] = mapped_column(AnyText)
+    circle: Mapped[str] = mapped_column(AnyText)
+    """Names those who could read it where it was said."""
+    text: Mapped[str] = mapped_column(AnyText)
+    model: Mapped[str] = mapped_column(AnyText)
+    vector: Mapped[bytes] = mapped_column(LargeBinary)
+    """Of the embedding model `model`: float32; empty if there is none."""
     at: Mapped[datetime] = mapped_column(Moment)

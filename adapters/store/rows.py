@@ -38,6 +38,7 @@ def new_turn(inbound: Inbound, thread_id: int, seq: int) -> TurnRow:
         author=inbound.author,
         typed=inbound.text,
         exact=inbound.exact,
+        readers=inbound.readers.value,
         heard=[asdict(aside) for aside in inbound.heard],
         unread=list(inbound.unread),
         state=TurnState.ASKED.value,

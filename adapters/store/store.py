@@ -13,6 +13,7 @@ from adapters.jobs import OPEN, Ending, JobState
 from adapters.ports import Backlog, StoredTurn, ThreadInfo, ThreadKey
 from adapters.store.changes import SqlChanges
 from adapters.store.database import BUSY_TIMEOUT, Database
+from adapters.store.facts import SqlFacts
 from adapters.store.faults import backups_of
 from adapters.store.files import prepare
 from adapters.store.job_rows import is_in
@@ -31,6 +32,7 @@ class SqlConversationStore:
         self.jobs = SqlJobs(database, lease_seconds)
         self.changes = SqlChanges(database)
         self.lookups = SqlLookups(database)
+        self.facts = SqlFacts(database)
 
     @classmethod
     async def open(
