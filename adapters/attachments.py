@@ -59,7 +59,7 @@ async def with_files(
     wanted = [file for file in files if is_text(file) and _is_on(file.url, hosts)][:MOST_FILES]
     async with httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=SECONDS, headers=headers) as client:
         for file in files:
-            held = await _held(client, file.url) if file in wanted else None
+            held = await _held(client, file) if file in wanted else None
             if held is None:
                 unread.append(file.name)
             elif held.strip():
@@ -75,12 +75,20 @@ def _is_on(url: str, hosts: Collection[str]) -> bool:
     return parts.netloc.decode() in hosts and not parts.userinfo
 
 
-async def _held(client: httpx.AsyncClient, url: str) -> str | None:
+def _is_page(response: httpx.Response, file: File) -> bool:
+    """Whether it is a page about the file and not the file: Slack shows its login to whoever may not read it."""
+    if not response.headers.get("content-type", "").lower().startswith("text/html"):
+        return False
+    is_html = "html" in file.content_type.lower() or file.name.lower().endswith((".html", ".htm"))
+    return not is_html or "attachment" not in response.headers.get("content-disposition", "").lower()
+
+
+async def _held(client: httpx.AsyncClient, file: File) -> str | None:
     """The text; None if it is none, or cannot be had."""
     data = b""
     try:
-        async with asyncio.timeout(SECONDS), client.stream("GET", url) as response:
-            if response.status_code != httpx.codes.OK:
+        async with asyncio.timeout(SECONDS), client.stream("GET", file.url) as response:
+            if response.status_code != httpx.codes.OK or _is_page(response, file):
                 return None
             async for piece in response.aiter_raw():
                 data += piece

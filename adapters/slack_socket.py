@@ -19,7 +19,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
 
-from adapters.slack.actions import ForgetfulDesk
+from adapters.dispatcher import Dispatcher
 from adapters.slack.catch_up import CatchUp, Frugality
 from adapters.slack.pane import Topics
 from adapters.slack.setup import SlackSetup
@@ -57,7 +57,7 @@ class SlackSocket:
     def __init__(
         self,
         setup: SlackSetup,
-        desk: ForgetfulDesk,
+        desk: Dispatcher,
         store: SqlConversationStore,
         topics: Topics,
         patience: Patience = Patience(),

@@ -1,4 +1,4 @@
-"""What people do on Slack besides writing: commands, shortcuts of messages, buttons.
+"""What people do on Slack besides writing and pressing buttons: commands, shortcuts of messages.
 
 Commands cannot be given in a thread and name none, so there they mean the thread in which their user asked last;
 shortcuts mean the message that they were chosen at. Answers to both are seen by their user alone.
@@ -6,9 +6,8 @@ shortcuts mean the message that they were chosen at. Answers to both are seen by
 
 from __future__ import annotations
 
-import logging
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from adapters.inspection import rewrite_lines, shortened
 from adapters.markdown.mrkdwn import escaped
@@ -16,16 +15,14 @@ from adapters.ports import Inbound, StoredTurn, ThreadKey, platform_order
 from adapters.slack.channel import PLATFORM, key_in
 from adapters.slack.intake import Desk
 from adapters.slack.names import Names
-from adapters.slack.rendering import HELPFUL
 from adapters.slack.setup import SlackSetup
 from adapters.slack.text import readable
 from adapters.slack.web import Json, SlackWeb
 from adapters.store.lookups import Found
-from core.errors import ChannelBusy, ChannelError, ChannelGone
-
-log = logging.getLogger(__name__)
+from core.errors import ChannelBusy, ChannelGone
 
 SHOW_QUERY: Final = "threadwise_show_query"
+RESET_HERE: Final = "threadwise_reset"
 FORGET: Final = "threadwise_forget"
 TITLE_CHARS: Final = 70
 
@@ -35,16 +32,16 @@ NOT_NOW: Final = "Slack did not take it just now. Please try again in a minute."
 NO_QUESTION: Final = "You have not asked me anything in this channel yet."
 NO_SEARCH: Final = "I know of no question that belongs to this message."
 NOTHING_HERE: Final = "There is no conversation of mine to forget here."
-NOT_YOURS: Final = "Only the person whose question opened a thread can have it forgotten."
-THANKS: Final = "Thank you, noted."
-GONE: Final = "That answer is forgotten, so there is nothing to rate."
+NOT_YOURS: Final = "Only the person whose question opened a thread can have it forgotten, or begin it afresh."
+RESET: Final = "I start afresh in this thread: what was said before is not used any more."
 HELP: Final = """\
 Mention me with a question in a channel, or write to me directly. In the thread of an answer you can ask on without it.
 • `/ask question` asks in this channel, for all to see
 • `/rewrite` shows what was searched for your latest question in this channel
+• `/reset` lets me start afresh in your latest thread in this channel
 • `/forget` removes your latest thread in this channel from my memory
 • `/help` shows this
-In a thread, open the menu of a message and choose _Show rewritten query_ or _Forget this conversation_."""
+In a thread, open the menu of a message: _Show rewritten query_, _Start afresh_, _Forget this conversation_."""
 
 
 class Lookups(Protocol):
@@ -55,6 +52,8 @@ class Lookups(Protocol):
     async def latest_by(self, channel: ThreadKey, person: str) -> Found | None: ...
 
     async def rate(self, key: str, person: str, *, helpful: bool) -> bool: ...
+
+    async def key_of(self, turn: int) -> str | None: ...
 
 
 class Memory(Protocol):
@@ -70,6 +69,8 @@ class ForgetfulDesk(Desk, Protocol):
     """Takes questions, and forgets conversations."""
 
     async def forget(self, thread: ThreadKey) -> int: ...
+
+    async def reset(self, thread: ThreadKey) -> None: ...
 
 
 class Actions:
@@ -100,6 +101,9 @@ class Actions:
             case "forget":
                 found = await self._latest(channel, user)
                 return await self._forget(found.thread, user) if found else NO_QUESTION
+            case "reset":
+                found = await self._latest(channel, user)
+                return await self._reset(found.thread, user) if found else NO_QUESTION
             case _:
                 return HELP
 
@@ -109,31 +113,11 @@ class Actions:
         channel = str((shortcut.get("channel") or {}).get("id") or "")
         user = str((shortcut.get("user") or {}).get("id") or "")
         thread = self._key(channel, str(message.get("thread_ts") or message.get("ts") or ""))
-        if shortcut.get("callback_id") == FORGET:
-            return await self._forget(thread, user)
+        callback = shortcut.get("callback_id")
+        if callback in (FORGET, RESET_HERE):
+            return await (self._forget(thread, user) if callback == FORGET else self._reset(thread, user))
         turn = await self._turn_at(message, thread)
-        return _searched(turn) if turn else NO_SEARCH
-
-    async def rated(self, body: Json) -> str:
-        """A click on one of the feedback buttons."""
-        action: Json = body["actions"][0]
-        channel, user = str(body["channel"]["id"]), str(body["user"]["id"])
-        key = key_in(body.get("message") or {})
-        if await self._turn_of(key, channel) is None:
-            return GONE
-        kept = await self._memory.lookups.rate(key, user, helpful=action.get("value") == HELPFUL)
-        return THANKS if kept else GONE
-
-    async def tell(self, where: Json, text: str) -> None:
-        """Shows `text` to the user of a shortcut or a button alone, where they are."""
-        message: Json = where.get("message") or {}
-        fields: dict[str, Any] = {"channel": where["channel"]["id"], "user": where["user"]["id"], "text": text}
-        if thread := message.get("thread_ts"):
-            fields["thread_ts"] = thread
-        try:
-            await self._web.call("chat.postEphemeral", **fields)
-        except ChannelError as error:
-            log.info("Somebody could not be told something: %s", error)
+        return self.searched(turn) if turn else NO_SEARCH
 
     async def _ask(self, channel: str, user: str, text: str) -> str:
         question = await readable(text, self._me, self._names.user, self._names.channel)
@@ -170,7 +154,7 @@ class Actions:
         if found is None:
             return NO_QUESTION
         name = _named(await self._memory.turns(found.thread))
-        return f"In your thread {name}:\n{_searched(found.turn)}"
+        return f"In your thread {name}:\n{self.searched(found.turn)}"
 
     async def _latest(self, channel: str, user: str) -> Found | None:
         return await self._memory.lookups.latest_by(self._key(channel, ""), user)
@@ -186,17 +170,34 @@ class Actions:
         many = f"{count} question{'s' if count != 1 else ''}"
         return f"Removed {many} of the thread {name} from my memory for good. What stands on Slack stays there."
 
+    async def _reset(self, thread: ThreadKey, user: str) -> str:
+        turns = await self._memory.turns(thread)
+        if not turns:
+            return NOTHING_HERE
+        if turns[0].author_id != user:
+            return NOT_YOURS
+        await self._desk.reset(thread)
+        return RESET
+
     async def _turn_at(self, message: Json, thread: ThreadKey) -> StoredTurn | None:
         """The turn that a message asks or answers."""
         if key := key_in(message):
-            return await self._turn_of(key, thread.channel)
+            found = await self.turn_of(key, thread.channel)
+            return found.turn if found else None
         turns = await self._memory.turns(thread)
         return next((turn for turn in turns if turn.message_id == message.get("ts")), None)
 
-    async def _turn_of(self, key: str, channel: str) -> StoredTurn | None:
-        # What a message of another app names may be from a channel that is not for these eyes.
+    async def turn_of(self, key: str, channel: str) -> Found | None:
+        """The turn that our messages with `key` answer, if it was asked in `channel`: what a message of another app
+        names may be from a channel that is not for these eyes."""
         found = await self._memory.lookups.turn_of(key) if key else None
-        return found.turn if found and found.thread == self._key(channel, found.thread.thread) else None
+        return found if found and found.thread == self._key(channel, found.thread.thread) else None
+
+    @staticmethod
+    def searched(turn: StoredTurn) -> str:
+        """What was searched for a question, and why, as mrkdwn."""
+        lines = "\n".join(rewrite_lines(turn)).replace("```", "'''")
+        return f"```\n{escaped(lines)}\n```"
 
     def _key(self, channel: str, thread: str) -> ThreadKey:
         return ThreadKey(platform=PLATFORM, workspace=self._team, channel=channel, thread=thread)
@@ -204,8 +205,3 @@ class Actions:
 
 def _named(turns: list[StoredTurn]) -> str:
     return f"“{escaped(shortened(turns[0].typed, TITLE_CHARS))}”" if turns else "that is gone"
-
-
-def _searched(turn: StoredTurn) -> str:
-    lines = "\n".join(rewrite_lines(turn)).replace("```", "'''")
-    return f"```\n{escaped(lines)}\n```"

@@ -19,6 +19,8 @@ PLATFORM: Final = "slack"
 EVENT: Final = "threadwise_reply"
 """Type of the metadata of our messages."""
 BLOCK: Final = "threadwise"
+AGAIN: Final = "-"
+"""A question that is answered again is named "when-question", with the `ts` of the request as the moment."""
 _BLOCK_NAME: Final = re.compile(rf"{BLOCK}:([0-9a-f]{{16}}):")
 SHORTEST_PACE: Final = 1.2
 """Seconds between two updates of one message that grows."""
@@ -63,7 +65,7 @@ class SlackChannel:
                     "conversations.replies",
                     channel=post.thread.channel,
                     ts=post.thread.thread,
-                    oldest=post.reply_to,
+                    oldest=post.reply_to.partition(AGAIN)[0],
                     limit=PAGE,
                     include_all_metadata=True,
                     **({"cursor": cursor} if cursor else {}),

@@ -58,6 +58,9 @@ def what_happened(event: Json, me: str) -> Said | Rewritten | Gone | None:
         if message.get("subtype") == "tombstone":
             # What is left of a message whose thread goes on.
             return _gone(event.get("previous_message") or {}, channel, str(message.get("ts") or ""), me)
+        before: Json = event.get("previous_message") or {}
+        if before and all(before.get(name) == message.get(name) for name in ("text", "files")):
+            return None  # A preview of a link was added, or the first reply.
         said = _said(message, channel, event.get("channel_type") == "im", me)
         return Rewritten(message=said) if said else None
     if event.get("hidden"):

@@ -11,15 +11,18 @@ from typing import Final, Protocol
 
 from adapters.addressing import Addressee, FollowUps, is_question, says_solved
 from adapters.jobs import Admitted, Edited
-from adapters.ports import Inbound, StoredTurn, ThreadKey, platform_order
+from adapters.ports import Aside, Inbound, StoredTurn, ThreadKey, platform_order
+from adapters.slack import rendering
 from adapters.slack.channel import PLATFORM
 from adapters.slack.events import Gone, Json, Rewritten, Said, what_happened
+from adapters.slack.files import Files
 from adapters.slack.listening import Listening
 from adapters.slack.names import Names
 from adapters.slack.pane import Pane
 from adapters.slack.setup import SlackSetup
 from adapters.slack.text import mentioned, readable
 from adapters.slack.web import SlackWeb
+from adapters.slack.whisper import Whisper
 from core.errors import ChannelError
 
 log = logging.getLogger(__name__)
@@ -30,6 +33,10 @@ LOOKED_BACK: Final = 200
 """Messages of a thread that tell whether people have taken over."""
 MOST_THREADS: Final = 10_000
 """Of which it is kept in mind whether people have taken over."""
+NOT_HERE: Final = "I do not answer in this channel."
+NOT_ALONE: Final = "I answer in channels only: mention me there."
+TOO_MANY: Final = "Too many questions are waiting, so I did not take yours. Please ask again in a few minutes."
+EDITED: Final = "Your question reads otherwise now. I remember it so; the answer is still that to the old words."
 
 
 class Desk(Protocol):
@@ -42,8 +49,17 @@ class Desk(Protocol):
     async def deleted(self, thread: ThreadKey, message_id: str) -> None: ...
 
 
+class Keys(Protocol):
+    """What names the messages of a turn."""
+
+    async def key_of(self, turn: int) -> str | None: ...
+
+
 class Conversations(Protocol):
     """What is known of the conversations already."""
+
+    @property
+    def lookups(self) -> Keys: ...
 
     async def turns(self, thread: ThreadKey) -> list[StoredTurn]: ...
 
@@ -59,12 +75,14 @@ class Intake:
         known: Conversations,
         names: Names,
         pane: Pane,
+        whisper: Whisper,
         *,
         team: str,
         me: str,
     ) -> None:
         self._setup, self._web, self._desk, self._known = setup, web, desk, known
-        self._names, self._pane = names, pane
+        self._names, self._pane, self._whisper = names, pane, whisper
+        self._files = Files(setup.bot_token, setup.api_base_url)
         self._listening = Listening(web, names, me)
         self._team, self._me = team, me
         self._quiet: OrderedDict[tuple[str, str], bool] = OrderedDict()
@@ -82,8 +100,10 @@ class Intake:
                     return False
                 if await self._is_question(said, turns):
                     return await self._ask(said, turns)
+            case Said() as said if said.direct or event.get("type") == "app_mention":  # it comes as a message as well
+                self._whisper.soon(said.channel, said.user, NOT_ALONE if said.direct else NOT_HERE, _under(said))
             case Rewritten(message=said):
-                await self._desk.edited(await self._inbound(said))
+                await self._edited(said)
             case Gone() as gone:
                 await self._desk.deleted(self._key(gone.channel, gone.thread), gone.ts)
         return False
@@ -155,24 +175,55 @@ class Intake:
     # ----------------------------------------------------------------------------------------- submitting
 
     async def _ask(self, said: Said, turns: list[StoredTurn]) -> bool:
-        heard = await self._listening.before(said, turns) if said.in_thread else ()
-        unread = tuple(str(file.get("name") or "a file") for file in said.files)
-        inbound = replace(await self._inbound(said), heard=heard, unread=unread)
-        admitted = await self._desk.admit(inbound)
-        if said.direct and admitted is not None and not admitted.refused:
+        # Side by side: the event has to be acknowledged within three seconds.
+        inbound, heard = await asyncio.gather(self._inbound(said), self._heard(said, turns))
+        if not inbound.text and not inbound.unread and heard:
+            # A mention without a word asks about what stands above it.
+            *earlier, last = heard
+            inbound, heard = replace(inbound, text=last.text), tuple(earlier)
+        admitted = await self._desk.admit(replace(inbound, heard=heard))
+        if admitted is None:
+            return False
+        if admitted.refused and admitted.job is None:
+            # So many are refused that the thread is told nothing: who asked still is.
+            self._whisper.soon(said.channel, said.user, TOO_MANY, _under(said))
+        elif said.direct and not admitted.refused:
             self._pane.working(said.channel, said.thread, inbound.text, first=not said.in_thread)
-        return admitted is not None
+        return True
+
+    async def _heard(self, said: Said, turns: list[StoredTurn]) -> tuple[Aside, ...]:
+        return await self._listening.before(said, turns) if said.in_thread else ()
+
+    async def _edited(self, said: Said) -> None:
+        inbound = await self._inbound(said)
+        if await self._desk.edited(inbound) is not Edited.STORED:
+            return
+        asked = (turn for turn in await self._known.turns(inbound.thread) if turn.message_id == said.ts)
+        key = await self._known.lookups.key_of(turn.id) if (turn := next(asked, None)) else None
+        if key is not None:
+            again = rendering.buttons(("Answer it again", rendering.TRY_AGAIN), value=key)
+            self._whisper.soon(said.channel, said.user, EDITED, said.thread, [rendering.section(EDITED), again])
 
     async def _inbound(self, said: Said) -> Inbound:
+        typed, author = await asyncio.gather(
+            readable(said.text, self._me, self._names.user, self._names.channel), self._names.user(said.user)
+        )
+        text, unread = await self._files.read(typed, said.files)
         return Inbound(
             message_id=said.ts,
             thread=self._key(said.channel, said.thread),
             author_id=said.user,
-            author=await self._names.user(said.user),
-            text=await readable(said.text, self._me, self._names.user, self._names.channel),
+            author=author,
+            text=text,
+            unread=unread,
             sent_at=datetime.fromtimestamp(float(said.ts), UTC),
             order=platform_order(said.ts),
         )
 
     def _key(self, channel: str, thread: str) -> ThreadKey:
         return ThreadKey(platform=PLATFORM, workspace=self._team, channel=channel, thread=thread)
+
+
+def _under(said: Said) -> str:
+    """Where what only its author sees is shown: in the thread, if it is in one."""
+    return said.thread if said.in_thread else ""

@@ -11,21 +11,31 @@ from typing import Any, Final
 from slack_bolt.app.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
-from adapters.slack.actions import FORGET, SHOW_QUERY, Actions
+from adapters.slack.actions import FORGET, RESET_HERE, SHOW_QUERY, Actions
+from adapters.slack.buttons import Buttons
 from adapters.slack.events import Json
 from adapters.slack.intake import Intake
 from adapters.slack.pane import Pane
-from adapters.slack.rendering import FEEDBACK
+from adapters.slack.rendering import BUTTONS
+from adapters.slack.whisper import Whisper
 
 EVERYTHING: Final = re.compile(".*")
 Ack = Callable[..., Awaitable[Any]]
 
 
-def slack_app(client: AsyncWebClient, intake: Intake, actions: Actions, pane: Pane, missed: asyncio.Event) -> AsyncApp:
+def slack_app(
+    client: AsyncWebClient,
+    intake: Intake,
+    actions: Actions,
+    buttons: Buttons,
+    pane: Pane,
+    whisper: Whisper,
+    missed: asyncio.Event,
+) -> AsyncApp:
     """The app with all listeners. What it cannot do is answered with an error, so that Slack asks again; `missed` is
     set then."""
     app = AsyncApp(client=client, logger=_bolt_log(), process_before_response=True)
-    _listen(app, intake, actions, pane, missed)
+    _listen(app, intake, actions, buttons, pane, whisper, missed)
     return app
 
 
@@ -36,7 +46,15 @@ def _bolt_log() -> logging.Logger:
     return logger
 
 
-def _listen(app: AsyncApp, intake: Intake, actions: Actions, pane: Pane, missed: asyncio.Event) -> None:
+def _listen(
+    app: AsyncApp,
+    intake: Intake,
+    actions: Actions,
+    buttons: Buttons,
+    pane: Pane,
+    whisper: Whisper,
+    missed: asyncio.Event,
+) -> None:
     async def hear(event: Json) -> None:
         try:
             await intake.hear(event)
@@ -55,20 +73,23 @@ def _listen(app: AsyncApp, intake: Intake, actions: Actions, pane: Pane, missed:
 
     async def shortcut(ack: Ack, shortcut: Json) -> None:
         await ack()
-        await actions.tell(shortcut, await actions.shortcut(shortcut))
+        message: Json = shortcut.get("message") or {}
+        text, thread = await actions.shortcut(shortcut), str(message.get("thread_ts") or "")
+        await whisper.tell(shortcut["channel"]["id"], shortcut["user"]["id"], text, thread)
 
-    async def rated(ack: Ack, body: Json) -> None:
+    async def pressed(ack: Ack, body: Json) -> None:
         await ack()
-        await actions.tell(body, await actions.rated(body))
+        await buttons.pressed(body)
 
     app.event("app_mention")(hear)
     app.event("message")(hear)
     app.event("app_home_opened")(opened)
     app.event("assistant_thread_started")(started)
     app.command(EVERYTHING)(command)
-    app.shortcut(SHOW_QUERY)(shortcut)
-    app.shortcut(FORGET)(shortcut)
-    app.action(FEEDBACK)(rated)
+    for name in (SHOW_QUERY, RESET_HERE, FORGET):
+        app.shortcut(name)(shortcut)
+    for name in BUTTONS:
+        app.action(name)(pressed)
     # Bolt does not acknowledge what it knows no listener for: Slack repeats it, or shows a mark of failure.
     app.event(EVERYTHING)(_nothing)
     app.action(EVERYTHING)(_acknowledge)

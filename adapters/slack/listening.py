@@ -11,6 +11,7 @@ from typing import Final
 
 from adapters.asides import LONGEST, within
 from adapters.ports import Aside, StoredTurn
+from adapters.slack.channel import AGAIN
 from adapters.slack.events import Json, Said
 from adapters.slack.names import Names
 from adapters.slack.text import readable
@@ -43,7 +44,7 @@ class Listening:
 
     async def _before(self, said: Said, turns: list[StoredTurn]) -> tuple[Aside, ...]:
         known = {turn.message_id for turn in turns}
-        last = max((turn.message_id for turn in turns), default="")
+        last = max((turn.message_id.partition(AGAIN)[0] for turn in turns), default="")
         messages = [
             message
             for message in await self._thread(said, last)

@@ -22,6 +22,12 @@ GROWING_MARK: Final = "…"
 NOTHING: Final = "(nothing)"
 """In place of what cannot be seen: Slack takes no blank message."""
 FEEDBACK: Final = "threadwise_feedback"
+STOP: Final = "threadwise_stop"
+TRY_AGAIN: Final = "threadwise_again"
+EXACT: Final = "threadwise_exact"
+QUERY: Final = "threadwise_query"
+BUTTONS: Final = (FEEDBACK, STOP, TRY_AGAIN, EXACT, QUERY)
+"""Their `action_id`s."""
 HELPFUL: Final = "helpful"
 NOT_HELPFUL: Final = "not_helpful"
 
@@ -31,11 +37,12 @@ def bodies(answer: Answer) -> list[str]:
     parts = list(_parts(answer.text)) or [NOTHING]
     notes = [f"_{escaped(line)}_" for line in remarks(answer)]
     notes += _fitting([_source(citation) for citation in answer.citations])
-    blocks = [[_section(part)] for part in parts]
+    blocks = [[section(part)] for part in parts]
     if notes:
         blocks[-1].append({"type": "context", "elements": [_text("\n".join(notes))]})
     if not answer.stand_in:
         blocks[-1].append(_feedback())
+    blocks[-1].append(buttons(("Show query", QUERY), ("Try again", TRY_AGAIN)))
     texts = [*parts[:-1], _as_text(parts[-1], notes)]
     return [_body(text, its) for text, its in zip(texts, blocks, strict=True)]
 
@@ -43,12 +50,27 @@ def bodies(answer: Answer) -> list[str]:
 def growing(text: str) -> str:
     """What the first message shows of an answer that is being written."""
     part = next(_parts(text[: 2 * PART_CHARS]), GROWING_MARK)
-    return _body(part, [_section(part), {"type": "context", "elements": [_text(GROWING_MARK)]}])
+    return _body(part, [section(part), {"type": "context", "elements": [_text(GROWING_MARK)]}, stop_button()])
 
 
 def waiting(text: str) -> str:
     """A word about what is going on."""
-    return _body(escaped(text), [_section(f"_{escaped(text)}_")])
+    return _body(escaped(text), [section(f"_{escaped(text)}_"), stop_button()])
+
+
+def buttons(*named: tuple[str, str], value: str = "") -> Json:
+    """A block of buttons, each a text and its `action_id`."""
+    elements = [
+        {"type": "button", "text": {"type": "plain_text", "text": text}, "action_id": action}
+        | ({"value": value} if value else {})
+        for text, action in named
+    ]
+    return {"type": "actions", "elements": elements}
+
+
+def stop_button() -> Json:
+    """Under an answer that is being made."""
+    return buttons(("Stop", STOP))
 
 
 def _parts(text: str) -> Iterator[str]:
@@ -102,7 +124,8 @@ def _feedback() -> Json:
     return {"type": "context_actions", "elements": [element]}
 
 
-def _section(text: str) -> Json:
+def section(text: str) -> Json:
+    """A block of mrkdwn."""
     # Without `expand` Slack folds a longer text away.
     return {"type": "section", "expand": True, "text": _text(text)}
 

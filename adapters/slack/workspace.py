@@ -6,7 +6,9 @@ import asyncio
 
 from slack_bolt.app.async_app import AsyncApp
 
-from adapters.slack.actions import Actions, ForgetfulDesk
+from adapters.dispatcher import Dispatcher
+from adapters.slack.actions import Actions
+from adapters.slack.buttons import Buttons
 from adapters.slack.catch_up import CatchUp, Frugality
 from adapters.slack.channel import SlackChannel
 from adapters.slack.intake import Intake
@@ -15,6 +17,7 @@ from adapters.slack.names import Names
 from adapters.slack.pane import Pane, Topics
 from adapters.slack.setup import SlackSetup
 from adapters.slack.web import SlackWeb
+from adapters.slack.whisper import Whisper
 from adapters.store import SqlConversationStore
 from core.errors import ConfigError
 
@@ -25,14 +28,14 @@ class Workspace:
     def __init__(
         self,
         setup: SlackSetup,
-        desk: ForgetfulDesk,
+        desk: Dispatcher,
         store: SqlConversationStore,
         topics: Topics,
         frugality: Frugality = Frugality(),
     ) -> None:
         self._setup, self._desk, self._store, self._frugality = setup, desk, store, frugality
         self._web = SlackWeb(setup.bot_token, setup.api_base_url)
-        self._pane = Pane(self._web, setup.name, topics)
+        self._pane, self._whisper = Pane(self._web, setup.name, topics), Whisper(self._web)
         self._missed = asyncio.Event()
         self._opened: tuple[AsyncApp, CatchUp] | None = None
         self.channel = SlackChannel(self._web)
@@ -50,9 +53,10 @@ class Workspace:
         if self._opened is None:
             me, names = await self._web.me(), Names(self._web)
             who = {"team": me.team, "me": me.user}
-            intake = Intake(self._setup, self._web, self._desk, self._store, names, self._pane, **who)
+            intake = Intake(self._setup, self._web, self._desk, self._store, names, self._pane, self._whisper, **who)
             actions = Actions(self._setup, self._web, self._desk, self._store, names, **who)
-            app = slack_app(self._web.client, intake, actions, self._pane, self._missed)
+            buttons = Buttons(self._setup, self._desk, self._store, names, actions, self._whisper)
+            app = slack_app(self._web.client, intake, actions, buttons, self._pane, self._whisper, self._missed)
             self._opened = (
                 app,
                 CatchUp(
@@ -72,3 +76,4 @@ class Workspace:
         if self._opened is not None:
             await self._opened[1].close()
         await self._pane.close()
+        await self._whisper.close()

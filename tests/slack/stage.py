@@ -150,10 +150,7 @@ def _section(message: Json) -> str:
 
 
 def _phase(message: Json) -> str:
-    blocks = message["blocks"]
-    grows = any(element.get("text") == "…" for block in blocks for element in block.get("elements") or [])
-    waits = len(blocks) == 1 and blocks[0]["text"]["text"].startswith("_")
-    return "growing" if grows else "waiting" if waits else FINAL
+    return str(message["blocks"][0]["block_id"]).rpartition(":")[2]
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-from adapters.slack import actions
+from adapters.slack import actions, buttons
 from adapters.slack.rendering import FEEDBACK
 from tests.slack.conftest import AT, Quill, TypingModel
 from tests.slack_server import ASKER, BOT_USER, OTHER_BOT, SECOND, Delivery, Fault, SlackServer
@@ -113,7 +113,7 @@ async def test_a_message_of_another_app_shows_nothing_of_another_channel(slack: 
     await quill.at_rest()  # two clicks at once are handled side by side
     slack.clicks(SECOND, "C2", forged["ts"], FEEDBACK, "helpful")
     await quill.at_rest()
-    assert shown_to(slack, SECOND) == [actions.NO_SEARCH, actions.GONE]
+    assert shown_to(slack, SECOND) == [actions.NO_SEARCH, buttons.GONE]
 
 
 async def test_the_shortcut_to_forget_is_for_whoever_opened_the_thread(slack: SlackServer, quill: Quill):
@@ -136,7 +136,7 @@ async def test_feedback_is_stored_with_the_turn_and_the_last_word_counts(slack: 
     with closing(sqlite3.connect(quill.path)) as database:
         rows = database.execute("SELECT person, helpful FROM feedback ORDER BY person").fetchall()
     assert rows == [(ASKER, 0), (SECOND, 0)]
-    assert shown_to(slack, ASKER) == [actions.THANKS] * 2
+    assert shown_to(slack, ASKER) == [buttons.THANKS] * 2
 
 
 async def test_feedback_on_what_is_forgotten_says_so(slack: SlackServer, quill: Quill):
@@ -144,7 +144,7 @@ async def test_feedback_on_what_is_forgotten_says_so(slack: SlackServer, quill: 
     await told(quill, slack.command(ASKER, "C1", "/forget"))
     slack.clicks(ASKER, "C1", ours(slack, thread), FEEDBACK, "helpful")
     await quill.at_rest()
-    assert shown_to(slack, ASKER) == [actions.GONE]
+    assert shown_to(slack, ASKER) == [buttons.GONE]
 
 
 async def test_buttons_and_shortcuts_of_former_versions_are_acknowledged(slack: SlackServer, quill: Quill):

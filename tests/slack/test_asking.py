@@ -146,3 +146,26 @@ async def test_only_the_channels_of_the_list_are_answered_in(slack: SlackServer,
     for channel in ("C1", "D1", "C2"):
         asked = await quill.hears(f"{AT} How much oil does the Kestrel pump take?", channel)
         assert len(slack.shown(channel, asked)) == (channel == "C2")
+
+
+async def test_a_mention_without_a_word_asks_about_what_stands_above(
+    slack: SlackServer, quill: Quill, model: ScriptedModel
+):
+    says(model, OIL)
+    root = await quill.hears("Our Kestrel pump hums.", user=SECOND)
+    await quill.hears("How much oil does the Kestrel pump take?", thread=root, user=SECOND)
+    await quill.hears(AT, thread=root)
+    (shown,) = slack.shown("C1", root)
+    assert shown.startswith("It takes *0.8 L* of oil [1].")
+    (turn,) = await quill.store.turns(quill.key(root))
+    assert (turn.typed, turn.author) == ("How much oil does the Kestrel pump take?", "Asker")
+    assert "Our Kestrel pump hums." in quill.asked()[0]
+    # Nothing new stands there now.
+    await quill.hears(AT, thread=root)
+    assert slack.shown("C1", root)[1].startswith("Ask me something")
+
+
+async def test_a_mention_without_a_word_in_a_channel_is_told_how_to_ask(slack: SlackServer, quill: Quill):
+    asked = await quill.hears(AT)
+    (shown,) = slack.shown("C1", asked)
+    assert shown.startswith("Ask me something")

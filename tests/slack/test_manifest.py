@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from adapters.slack.actions import FORGET, HELP, SHOW_QUERY
+from adapters.slack.actions import FORGET, HELP, RESET_HERE, SHOW_QUERY
 
 
 def manifest() -> dict[str, Any]:
@@ -17,7 +17,7 @@ def manifest() -> dict[str, Any]:
 
 def test_the_commands_and_shortcuts_are_those_that_are_known():
     features = manifest()["features"]
-    assert {shortcut["callback_id"] for shortcut in features["shortcuts"]} == {SHOW_QUERY, FORGET}
+    assert {shortcut["callback_id"] for shortcut in features["shortcuts"]} == {SHOW_QUERY, RESET_HERE, FORGET}
     assert all(f"`{command['command']}" in HELP for command in features["slash_commands"])
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters import present
+from adapters.slack import rendering
 from adapters.slack.rendering import bodies, growing, waiting
 from core.types import Answer, Citation, Query, QueryStatus
 from tests.slack_server.limits import UPDATE_BYTES, check_message, texts_of
@@ -32,7 +33,8 @@ def made(text: str, **fields: Any) -> list[dict[str, Any]]:
 
 def test_the_last_message_has_remarks_sources_and_buttons():
     (message,) = made("It takes **0.8 L** [1].", citations=(KESTREL, PAGE), complete=False)
-    section, context, actions = message["blocks"]
+    section, context, actions, buttons = message["blocks"]
+    assert [button["action_id"] for button in buttons["elements"]] == [rendering.QUERY, rendering.TRY_AGAIN]
     assert section["text"]["text"] == "It takes *0.8 L* [1]."
     assert context["elements"][0]["text"].split("\n") == [
         f"_{present.CUT_OFF}_",
@@ -45,7 +47,7 @@ def test_the_last_message_has_remarks_sources_and_buttons():
 
 def test_a_stand_in_asks_for_no_feedback():
     (message,) = made("Please ask again later.", stand_in=True)
-    assert [block["type"] for block in message["blocks"]] == ["section"]
+    assert [block["type"] for block in message["blocks"]] == ["section", "actions"]
 
 
 def test_a_long_answer_is_whole_in_several_messages():

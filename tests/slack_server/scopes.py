@@ -7,8 +7,8 @@ from typing import Final
 from tests.slack_server.faults import ApiError
 
 GRANTED: Final = frozenset(
-    "app_mentions:read assistant:write channels:history channels:read chat:write commands groups:history groups:read "
-    "im:history im:read mpim:history mpim:read users:read".split()
+    "app_mentions:read assistant:write channels:history channels:read chat:write commands files:read groups:history "
+    "groups:read im:history im:read mpim:history mpim:read users:read".split()
 )
 _KINDS: Final = {"channel": "channels", "group": "groups", "im": "im", "mpim": "mpim"}
 _FIXED: Final = {"users.info": "users:read", "bots.info": "users:read", "reactions.add": "reactions:write"}

@@ -55,6 +55,12 @@ class SlackServer:
         self.calls: list[Call] = []
         self.answers: list[Json] = []
         """What was sent to response addresses."""
+        self.file_seconds = 0.0
+        """Before a file is there."""
+        self.moved: dict[str, str] = {}
+        """Names of files that are elsewhere, and where."""
+        self.fetched: list[tuple[str, str]] = []
+        """Requests for files: the name, and the header with the token."""
         self.on_call: Callable[[str, Json], None] = lambda method, args: None
         self._pace = Pace()
         self._faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
@@ -97,6 +103,17 @@ class SlackServer:
             self.event({**event, "type": "app_mention"})
         self.event(event)
         return str(message["ts"])
+
+    def file(self, name: str, data: bytes, mimetype: str = "text/plain", **fields: Any) -> Json:
+        """A file for a message: `says(..., files=[server.file("a.log", b"...")])`."""
+        self.workspace.files[name] = data, mimetype
+        url = f"http://127.0.0.1:{self._port}/files/{name}"
+        private = {"url_private": url, "url_private_download": url}
+        return (
+            {"id": f"F{name}", "name": name, "mimetype": mimetype, "size": len(data), "mode": "hosted"}
+            | private
+            | fields
+        )
 
     def edits(self, channel: str, ts: str, text: str) -> None:
         """Somebody edits their message."""
@@ -149,8 +166,16 @@ class SlackServer:
     def clicks(self, user: str, channel: str, ts: str, action_id: str, value: str = "", **action: Any) -> Delivery:
         """Somebody clicks a button of a message."""
         message = self.workspace.places[channel].messages[ts]
-        acted = {"action_id": action_id, "block_id": "b", "type": "button", "value": value, **action}
+        at = self.workspace.new_ts()
+        acted = {"action_id": action_id, "block_id": "b", "type": "button", "value": value, "action_ts": at, **action}
         return self._interaction("block_actions", user, channel, message, actions=[acted])
+
+    def clicks_unkept(self, user: str, channel: str, action_id: str, value: str, thread: str) -> Delivery:
+        """Somebody clicks a button of what only they see: Slack tells where it is, and nothing of what it shows."""
+        ts = self.workspace.new_ts()
+        acted = {"action_id": action_id, "block_id": "b", "type": "button", "value": value, "action_ts": ts}
+        where = {"ts": ts, "thread_ts": thread}
+        return self._interaction("block_actions", user, channel, where, actions=[acted])
 
     def shortcut(self, user: str, channel: str, ts: str, callback_id: str) -> Delivery:
         """Somebody picks a shortcut of a message."""
@@ -158,13 +183,16 @@ class SlackServer:
         return self._interaction("message_action", user, channel, message, callback_id=callback_id, message_ts=ts)
 
     def _interaction(self, type_: str, user: str, channel: str, message: Json, **more: Any) -> Delivery:
-        container = {"type": "message", "message_ts": message["ts"], "channel_id": channel}
-        payload = {
+        kept = "text" in message
+        container = {"type": "message", "message_ts": message["ts"], "channel_id": channel, "is_ephemeral": not kept}
+        if thread := message.get("thread_ts"):
+            container["thread_ts"] = thread
+        payload: Json = {
             "type": type_,
             "user": {"id": user, "team_id": TEAM},
             "team": {"id": TEAM, "domain": "works"},
             "channel": {"id": channel, "name": self.workspace.places[channel].name},
-            "message": message,
+            **({"message": message} if kept else {}),
             "container": container,
             "api_app_id": APP,
             "response_url": f"http://127.0.0.1:{self._port}/response/1",
@@ -200,6 +228,7 @@ class SlackServer:
         app.router.add_route("*", "/api/{method}", self._call)
         app.router.add_post("/response/{id}", self._response)
         app.router.add_get("/link/", self.sockets.handle)
+        app.router.add_get("/files/{name}", self._file)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.05, access_log=None)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True)
@@ -259,6 +288,18 @@ class SlackServer:
             return self.methods.by_name[method](args)
         except KeyError as missing:
             raise ApiError("invalid_arguments", missing=str(missing)) from missing
+
+    async def _file(self, request: web.Request) -> web.Response:
+        """A file to whoever has the token and the scope; the login page, with status 200, to others."""
+        name = request.match_info["name"]
+        self.fetched.append((name, request.headers.get("Authorization", "")))
+        if name in self.moved:
+            return web.Response(status=302, headers={"Location": self.moved[name]})
+        if request.headers.get("Authorization") != f"Bearer {BOT_TOKEN}" or "files:read" not in self.scopes:
+            return web.Response(text="<html><title>Slack | Sign in</title></html>", content_type="text/html")
+        await asyncio.sleep(self.file_seconds)
+        data, type_ = self.workspace.files[name]
+        return web.Response(body=data, content_type=type_, headers={"Content-Disposition": "attachment"})
 
     async def _response(self, request: web.Request) -> web.Response:
         self.answers.append(await request.json())

@@ -53,6 +53,8 @@ class Workspace:
         self.names = {BOT_USER: "Quill", ASKER: "Asker", SECOND: "Second"}
         places = Place("C1", "general"), Place("C2", "ops"), Place("G1", "board", "group"), Place("D1", "", "im")
         self.places = {place.id: place for place in places}
+        self.files: dict[str, tuple[bytes, str]] = {}
+        """Data and type, by name."""
         self._last = 0
 
     def new_ts(self) -> str:
