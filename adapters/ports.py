@@ -284,6 +284,8 @@ class Post:
     """From 0. An answer that is too long for one message has several."""
     body: str
     phase: Phase
+    asker: str = ""
+    """Id of the person who asked."""
 
 
 class Channel(Protocol):

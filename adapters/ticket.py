@@ -94,4 +94,5 @@ class Ticket:
     def post(self, part: int, body: str, phase: Phase) -> Post:
         """A message of ours for this job."""
         job = self.job
-        return Post(thread=job.thread, reply_to=job.message_id, key=job.key, part=part, body=body, phase=phase)
+        asked = {"reply_to": job.message_id, "key": job.key, "asker": job.asker}
+        return Post(thread=job.thread, part=part, body=body, phase=phase, **asked)

@@ -21,6 +21,8 @@ PART_CHARS: Final = 2_800
 GROWING_MARK: Final = "…"
 NOTHING: Final = "(nothing)"
 """In place of what cannot be seen: Slack takes no blank message."""
+BLOCK: Final = "threadwise"
+"""Begins the names of the blocks by which our messages are told."""
 FEEDBACK: Final = "threadwise_feedback"
 STOP: Final = "threadwise_stop"
 TRY_AGAIN: Final = "threadwise_again"

@@ -24,5 +24,7 @@ class SlackSetup:
     staff: frozenset[str] = frozenset()
     """Ids of people. When one of them speaks in a thread, the bot says no more there until it is mentioned."""
     direct_messages: bool = True
+    streams: bool = True
+    """Whether answers grow by Slack's own streaming, where it is to be had."""
     name: str = "Threadwise"
     """Of the bot, as people read it."""

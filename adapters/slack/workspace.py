@@ -38,7 +38,8 @@ class Workspace:
         self._pane, self._whisper = Pane(self._web, setup.name, topics), Whisper(self._web)
         self._missed = asyncio.Event()
         self._opened: tuple[AsyncApp, CatchUp] | None = None
-        self.channel = SlackChannel(self._web)
+        self.channel = SlackChannel(self._web, streams=setup.streams)
+        self.channel.stopped = self._stop
 
     @property
     def refusal(self) -> ConfigError | None:
@@ -70,6 +71,10 @@ class Workspace:
                 ),
             )
         return self._opened
+
+    def _stop(self, key: str) -> None:
+        if (job := self._desk.job_of(key)) is not None:
+            self._desk.stop(job.id)
 
     async def close(self) -> None:
         """Ends what is under way beside the events."""

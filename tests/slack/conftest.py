@@ -53,7 +53,7 @@ class Quill:
         self.slack, self.path, self.model = slack, path, model
         self.retriever = ScriptedRetriever(KESTREL, HERON, LEAVE)
         self.pace = 0.02
-        self.setup = SlackSetup(bot_token=BOT_TOKEN, app_token=APP_TOKEN, api_base_url=slack.api_url)
+        self.setup = SlackSetup(bot_token=BOT_TOKEN, app_token=APP_TOKEN, api_base_url=slack.api_url, streams=False)
         self.topics = ["Kestrel pump", "Heron valve"]
         self.desk: Callable[[Dispatcher], Any] = lambda dispatcher: dispatcher
 

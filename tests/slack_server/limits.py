@@ -22,6 +22,8 @@ MARKDOWN_CHARS: Final = 12_000
 ALL_BLOCKS_CHARS: Final = 13_200
 STREAM_CHARS: Final = 12_000
 """Of one streamed message."""
+TASK_CHARS: Final = 256
+"""Of the title of a task card."""
 METADATA_BYTES: Final = 8_000
 SHORTCUT_CHARS: Final = 75
 """Of the text of a button."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tests.slack_server.events import changed, deleted, told
 from tests.slack_server.faults import ApiError, Json
-from tests.slack_server.limits import MODAL_BLOCKS, STREAM_CHARS, check_blocks, check_message, listed
+from tests.slack_server.limits import MODAL_BLOCKS, STREAM_CHARS, TASK_CHARS, check_blocks, check_message, listed
 from tests.slack_server.state import APP, BOT, BOT_USER, TEAM, Workspace
 
 MOST_LISTED: Final = 999
@@ -24,6 +24,10 @@ class Methods:
         self._workspace, self._tell = workspace, tell
         self.stream_seconds = 300.0
         """After this a streamed message takes no more."""
+        self.stopped_by_user: set[str] = set()
+        """Streams that their reader has ended."""
+        self.appended: list[int] = []
+        """How long streamed texts were after each append."""
         self.streams = True
         """Whether the workspace has the stream methods."""
         self.page = 1000
@@ -84,7 +88,7 @@ class Methods:
     def _update(self, args: Json) -> Json:
         place = self._workspace.place(args["channel"])
         message = self._owned(place.id, args["ts"], "cant_update_message")
-        if message.get("streaming"):
+        if self._grows(message):
             raise ApiError("streaming_state_conflict")
         if place.archived:
             raise ApiError("is_archived")
@@ -99,7 +103,8 @@ class Methods:
 
     def _delete(self, args: Json) -> Json:
         place = self._workspace.place(args["channel"])
-        self._owned(place.id, args["ts"], "cant_delete_message")
+        if self._grows(self._owned(place.id, args["ts"], "cant_delete_message")):
+            raise ApiError("streaming_state_conflict")
         before = self._workspace.remove(place.id, args["ts"])
         self._tell(deleted(place.kind, place.id, before))
         return {"channel": place.id, "ts": args["ts"]}
@@ -120,43 +125,54 @@ class Methods:
             raise ApiError("missing_recipient_user_id")
         if args["thread_ts"] not in place.messages:
             raise ApiError("thread_not_found")
-        message = self._workspace.add(place.id, args["thread_ts"], **_own({"text": args.get("markdown_text") or ""}))
+        if args.get("chunks") and args.get("markdown_text"):
+            raise ApiError("cannot_provide_both_markdown_text_and_chunks")
+        if args["recipient_user_id"] not in self._workspace.names if args.get("recipient_user_id") else False:
+            raise ApiError("user_not_found")
+        message = self._workspace.add(place.id, args["thread_ts"], **_own({}))
         message["streaming"] = time.monotonic()
+        message["mode"] = "chunks" if args.get("chunks") else "text"
+        try:
+            append(message, args)
+        except ApiError:
+            self._workspace.remove(place.id, message["ts"])
+            raise
         self._tell(told(place.kind, place.id, message))
         return {"channel": place.id, "ts": message["ts"]}
 
     def _append_stream(self, args: Json) -> Json:
         message = self._streaming(args)
-        added = args.get("markdown_text") or ""
-        if not added:
-            raise ApiError("no_text")
-        if len(message["text"]) + len(added) > STREAM_CHARS:
-            raise ApiError("msg_too_long")
-        message["text"] += added
+        if not args.get("markdown_text") and not args.get("chunks"):
+            raise ApiError("markdown_text_or_chunks_required")
+        if message["ts"] in self.stopped_by_user:
+            raise ApiError("stopped_by_user")
+        append(message, args)
+        self.appended.append(len(message["text"]))
         return {"channel": args["channel"], "ts": args["ts"]}
 
     def _stop_stream(self, args: Json) -> Json:
         message = self._streaming(args)
-        text = message["text"] + (args.get("markdown_text") or "")
-        if len(text) > STREAM_CHARS:
-            raise ApiError("msg_too_long")
         blocks = listed(args.get("blocks"))
         check_blocks(blocks)
-        del message["streaming"]
-        message["text"] = text
-        if blocks:
-            message["blocks"] = blocks
+        append(message, args)
+        del message["streaming"], message["mode"]
+        message["blocks"] = [*message.get("blocks", []), *blocks]
         if metadata := args.get("metadata"):
             message["metadata"] = metadata
         return {"channel": args["channel"], "ts": args["ts"], "message": message}
 
     def _streaming(self, args: Json) -> Json:
         message = self._owned(args["channel"], args["ts"], "message_not_owned_by_app")
-        since = message.get("streaming")
-        if since is None or time.monotonic() - since > self.stream_seconds:
-            message.pop("streaming", None)
+        if not self._grows(message):
             raise ApiError("message_not_in_streaming_state")
         return message
+
+    def _grows(self, message: Json) -> bool:
+        since = message.get("streaming")
+        if since is not None and time.monotonic() - since > self.stream_seconds:
+            del message["streaming"], message["mode"]
+            return False
+        return since is not None
 
     def _replies(self, args: Json) -> Json:
         place = self._workspace.place(args["channel"])
@@ -229,6 +245,34 @@ class Methods:
     def _pane(self, args: Json) -> Json:
         self._workspace.place(args["channel_id"])
         return {}
+
+
+def append(message: Json, args: Json) -> None:
+    """Adds text or chunks to a message that grows. Raises `ApiError`, and nothing is added."""
+    chunks = listed(args.get("chunks"))
+    text = args.get("markdown_text") or ""
+    if (chunks and message["mode"] == "text") or (text and message["mode"] == "chunks"):
+        raise ApiError("streaming_mode_mismatch")
+    blocks = [dict(block) for block in message.get("blocks") or []]
+    for chunk in chunks:
+        match chunk.get("type"):
+            case "markdown_text":
+                text += chunk["text"]
+            case "blocks":
+                check_blocks(chunk["blocks"])
+                blocks += chunk["blocks"]
+            case "task_update" if chunk.get("status") in ("pending", "in_progress", "complete", "error"):
+                if not 0 < len(chunk.get("title") or "") <= TASK_CHARS:
+                    raise ApiError("invalid_chunks")
+                blocks = [block for block in blocks if block.get("task_id") != chunk["id"]]
+                blocks.insert(0, {"type": "task_card", **chunk, "task_id": chunk["id"]})
+            case _:
+                raise ApiError("invalid_chunks")
+    if len(message["text"]) + len(text) > STREAM_CHARS:
+        raise ApiError("msg_too_long")
+    message["text"] += text
+    if blocks:
+        message["blocks"] = blocks
 
 
 def _own(args: Json) -> Json:

@@ -81,6 +81,10 @@ class SlackServer:
         """The calls of some methods, in order."""
         return [call for call in self.calls if call.method in methods]
 
+    def growing(self, channel: str, thread: str) -> list[str]:
+        """What people see of the bot's streamed messages in a thread while they grow."""
+        return [message["text"] for message in self.workspace.thread(channel, thread) if "streaming" in message]
+
     def shown(self, channel: str, thread: str) -> list[str]:
         """What people see of the bot's messages in a thread, oldest first."""
         messages = self.workspace.thread(channel, thread)
@@ -89,7 +93,7 @@ class SlackServer:
 
     def pings(self) -> list[Call]:
         """Calls whose text would notify somebody."""
-        texts = ((call, [call.args.get("text") or "", *texts_of(_blocks(call.args))]) for call in self.calls)
+        texts = ((call, _said(call.args)) for call in self.calls)
         return [call for call, said in texts if any(PING.search(text) for text in said)]
 
     # ---------------------------------------------------------------------------------- people
@@ -319,8 +323,14 @@ async def _broken(fault: Fault, request: web.Request) -> web.StreamResponse:
         await break_off(request, fault.end)
         return web.Response()
     body = fault.body if fault.body is not None else json.dumps({"ok": not fault.error, "error": fault.error})
-    kind = "text/html" if fault.body is not None else "application/json"
+    kind = "application/json" if body.startswith("{") else "text/html"
     return web.Response(status=fault.status, headers=fault.headers, text=body, content_type=kind)
+
+
+def _said(args: Json) -> list[str]:
+    """All texts of a call."""
+    chunks = args.get("chunks") or []
+    return [args.get("text") or "", args.get("markdown_text") or "", *texts_of(_blocks(args)), *texts_of(chunks)]
 
 
 def _blocks(args: Json) -> list[Json]:
