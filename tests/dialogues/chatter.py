@@ -53,11 +53,11 @@ def chatting(store: SqlConversationStore, model: ScriptedModel, limits: Limits |
     return Bot(store, model, ScriptedRetriever(KESTREL), limits or Limits())
 
 
-async def restarted(bot: Bot) -> Bot:
+async def restarted(bot: Bot, limits: Limits | None = None) -> Bot:
     """The bot after its process has ended and begun again, with the same model."""
     await bot.close()
     await bot.store.close()
-    again = chatting(await SqlConversationStore.open(bot.store.database.path), bot.model)
+    again = chatting(await SqlConversationStore.open(bot.store.database.path), bot.model, limits)
     again.said = bot.said
     return again
 
