@@ -27,7 +27,7 @@ chat: $(VENV)/run.stamp  ## Ask the project's own guide, on the embedded model; 
 	@$(BIN)/threadwise chat --docs docs
 
 test: $(VENV)/dev.stamp  ## Install and run every test
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 live: $(VENV)/dev.stamp  ## What a real model makes of the known hard cases: the embedded one, or LLM_BASE_URL; prints rates
 	@$(BIN)/python -m pytest -m live tests/live

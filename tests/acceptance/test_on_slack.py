@@ -76,6 +76,8 @@ async def test_the_story_of_three_turns_with_the_embedded_model(threadwise: Thre
         slack.says(ASKER, "C1", "what about the GPU driver?", thread)
         await slack.until(lambda: len(finals(slack, thread)) == 3, 120)
         assert "agent.md" in finals(slack, thread)[2]
+        # The last edit of an answer is an event as well, and on its way when the answer is seen.
+        await slack.until(lambda: all(delivery.acked for delivery in slack.sockets.deliveries), 10)
     # Judged by what was searched: the words of the embedded model's answers are not to be relied upon.
     first, second, third = searched(threadwise)
     assert first == "How do I install the Kestrel agent?"
