@@ -88,6 +88,13 @@ class OnDiscord:
             states = [row[0] for row in database.execute("SELECT state FROM jobs")]
         return len(states) if all(state in ENDED for state in states) else -1
 
+    def story(self) -> str:
+        """What happened, for a test that failed."""
+        calls = [f"{call.status} {call.method} {call.path}" for call in self.discord.recorder.calls]
+        posts = [f"{post['channel_id']}: {post['content'][:60]}" for post in self.discord.posts()]
+        log = (self.data_dir / "process.log").read_text(encoding="utf-8")[-4000:]
+        return "\n".join(["", *calls, *posts, log])
+
     def calls(self) -> int:
         return len([request for request in self.model.requests if request.path == CHAT])
 
@@ -112,8 +119,8 @@ async def on_discord(data_dir: Path, documents: Path) -> AsyncIterator[OnDiscord
 def judge(on: OnDiscord, said: Json, parts: int = 2) -> str:
     """The whole answer to `said`; fails if it is not there once, whole and final."""
     posts = on.discord.posts(int(said["id"]))
-    assert len(posts) == parts, [post["content"][:60] for post in posts]
-    assert len(on.discord.posts()) == parts
+    assert len(posts) == parts, on.story()
+    assert len(on.discord.posts()) == parts, on.story()
     assert not [post for post in posts if "Stop" in on.discord.buttons(post)]
     assert not [call for call in on.discord.recorder.calls if call.status == 429]
     with closing(sqlite3.connect(on.data_dir / "conversations.db")) as database:
