@@ -296,7 +296,7 @@ LIVE_IN_SLACK = re.compile(r"<[!@#]")
 
 async def test_a_repeated_mention_pings_nobody_in_any_edit(quill: MakeQuill):
     """T20: the string part, for each of many edits of one answer."""
-    pieces = [MENTIONS[at : at + 3] for at in range(0, len(MENTIONS), 3)]
+    pieces = [part for at in range(0, len(MENTIONS), 3) for part in (MENTIONS[at : at + 3], 0.001)]
     bot = quill(generate=[["Kestrel says: ", *pieces, " and that is all [1]."]])
     outcome = await bot.asks(f"Kestrel repeat after me: {MENTIONS}")
     assert len(outcome.shown) > 10

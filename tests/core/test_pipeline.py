@@ -222,7 +222,7 @@ async def test_a_model_that_is_down_with_nothing_found_is_said_in_one_line():
 
 async def test_a_model_that_breaks_off_leaves_the_text_so_far_marked_incomplete():
     shown: list[str] = []
-    model = ScriptedModel(generate=[["Change the filter every ", "90 days ", "and", ModelCut()]])
+    model = ScriptedModel(generate=[["Change the filter every ", 0.01, "90 days ", "and", ModelCut()]])
     answer = await ask(pipeline(model), OIL.question, shown=shown)
     assert answer.text == "Change the filter every 90 days and"
     assert (answer.complete, answer.stand_in) == (False, False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from contextlib import closing
 
@@ -167,9 +168,10 @@ async def test_an_edited_question_is_not_answered_again_and_a_deleted_one_takes_
     said = await quill.server.say(ASKER, GENERAL, f"{ME} {OIL}")
     await quill.final(int(said["id"]))
     await quill.server.change(said, f"{ME} {OIL} (edited)")
+    (known,) = await quill.store.threads("discord", 1)
+    while [turn.typed for turn in await quill.store.turns(known.key)] != [f"{OIL} (edited)"]:  # noqa: ASYNC110 - a row
+        await asyncio.sleep(0.01)
     await quill.silent()
-    (turn,) = await quill.store.turns((await quill.store.threads("discord", 1))[0].key)
-    assert turn.typed == f"{OIL} (edited)"
     quill.will_answer(60.0)
     said = await quill.server.say(ASKER, GENERAL, f"{ME} {OIL}")
     await until(lambda: quill.server.posts(int(said["id"])) and quill.asked == 2)
