@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test live chaos bench train test-training lint lock clean
+.PHONY: help chat test live chaos bench bench-peers train test-training lint lock clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -38,6 +38,17 @@ chaos: $(VENV)/dev.stamp  ## Kill the bot at every step and at random moments, a
 bench: $(VENV)/dev.stamp  ## Measure what Threadwise costs beside its models; PARTS="turn search" for some
 	@$(BIN)/python -m bench $(PARTS)
 
+$(VENV)-peers/stamp: requirements/peers.lock pyproject.toml
+	@$(PYTHON) scripts/check_python.py
+	@test -x $(VENV)-peers/bin/python || $(PYTHON) -m venv $(VENV)-peers
+	@echo "Installing LangChain and LlamaIndex beside Threadwise (first time only) ..." >&2
+	@$(VENV)-peers/bin/pip install --quiet --no-deps --require-hashes -r requirements/peers.lock
+	@$(VENV)-peers/bin/pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+bench-peers: $(VENV)-peers/stamp  ## Measure a conversation beside LangChain and LlamaIndex on the same model server
+	@$(VENV)-peers/bin/python -m bench.peers
+
 # torch and what it brings are several gigabytes, so training has an environment of its own.
 $(VENV)-training/stamp: requirements/training.lock pyproject.toml
 	@$(PYTHON) scripts/check_python.py
@@ -63,4 +74,4 @@ lock:  ## Pin every dependency again, by hash (needs uv)
 	sh scripts/lock.sh
 
 clean:  ## Remove what was installed and built; data stays
-	rm -rf $(VENV) $(VENV)-training build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-training $(VENV)-peers build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -148,13 +148,15 @@ async def start(
     embeddings: bool = True,
     on_step: Callable[[str], None] = _quiet,
     sources: Sources | None = None,
+    slots: int = SLOTS,
+    context_tokens: int = CONTEXT_TOKENS,
 ) -> Engine:
     """Prepares the model files under `data_dir`/models and loads the models that are asked for.
 
     Takes one to two seconds, and a few more the first time. All of it runs in threads, but while llama.cpp
     reads a model (up to a second) it keeps the interpreter to itself, and the event loop stands still.
     `on_step` gets a line for each step that takes long, on the event loop. `sources` replaces the installed
-    model packages.
+    model packages. `slots` and `context_tokens`, the latter of each slot, are the chat server's.
 
     Raises `EngineError`, one line that says what to do.
     """
@@ -173,7 +175,7 @@ async def start(
     found = sources or model_files.Sources.installed(chat=chat, embeddings=embeddings)
     # All to the end even if one fails: a thread cannot be stopped, and what it loaded must be let go.
     results = await asyncio.gather(
-        asyncio.to_thread(_start_chat, directory, found, tell) if chat else _nothing(),
+        asyncio.to_thread(_start_chat, directory, found, tell, slots, context_tokens) if chat else _nothing(),
         asyncio.to_thread(_start_embeddings, directory, found, tell) if embeddings else _nothing(),
         return_exceptions=True,
     )
@@ -181,6 +183,8 @@ async def start(
     return Engine(
         chat=gemma.endpoint if gemma else None,
         embeddings=minilm.endpoint if minilm else None,
+        context_tokens=context_tokens,
+        slots=slots,
         _servers=[loaded.server for loaded in (gemma, minilm) if loaded],
     )
 
@@ -195,7 +199,9 @@ async def _nothing() -> None:
     return None
 
 
-def _start_chat(directory: Path, sources: Sources, tell: Callable[[str], None]) -> _Loaded:
+def _start_chat(
+    directory: Path, sources: Sources, tell: Callable[[str], None], slots: int, context_tokens: int
+) -> _Loaded:
     path = model_files.chat_model(directory, sources, tell)
     xllamacpp = _import_xllamacpp()
     params, key = _parameters(xllamacpp, path, CHAT_MODEL)
@@ -204,8 +210,8 @@ def _start_chat(directory: Path, sources: Sources, tell: Callable[[str], None]) 
     params.force_pure_content_parser = True
     params.reasoning_format = xllamacpp.common_reasoning_format.COMMON_REASONING_FORMAT_NONE
     params.prefill_assistant = False
-    params.n_parallel = SLOTS
-    params.n_ctx = SLOTS * CONTEXT_TOKENS
+    params.n_parallel = slots
+    params.n_ctx = slots * context_tokens
     params.n_batch = params.n_ubatch = _CHAT_BATCH
     params.cache_prompt = True
     params.cache_ram_mib = _PROMPT_CACHE_MIB
