@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from dotenv import dotenv_values
@@ -102,14 +102,24 @@ def _checked_ids(value: object) -> object:
 def _checked_scopes(value: object) -> object:
     if not isinstance(value, str):
         return value
-    scopes: dict[str, frozenset[str]] = {}
+    scopes: dict[Room, frozenset[str]] = {}
     for part in filter(str.strip, value.split(",")):
-        channel, equals, names = part.partition("=")
-        listed = frozenset(name.strip() for name in names.split("+"))
-        if not equals or not channel.strip() or not all(re.fullmatch(SCOPE_NAME, name) for name in listed):
-            raise ValueError('must be channel=scope, as in "1234=staff, 5678=staff+board"')
-        scopes[channel.strip()] = listed
+        where, equals, names = part.partition("=")
+        room, listed = _room(where.strip()), frozenset(name.strip() for name in names.split("+"))
+        if not equals or room is None or not all(re.fullmatch(SCOPE_NAME, name) for name in listed):
+            raise ValueError(
+                'must be channel=scope: "1234=staff, 5678=staff+board" on Discord, and on Slack with the workspace, as '
+                'in the address of a channel, "T024BE7LD/C024BE91L=staff"'
+            )
+        scopes[room] = listed
     return scopes
+
+
+def _room(text: str) -> Room | None:
+    if re.fullmatch(r"[0-9]{1,20}", text):
+        return Room("discord", "", text)
+    found = re.fullmatch(r"([TE][A-Z0-9]{1,30})/([CG][A-Z0-9]{1,30})", text)
+    return Room("slack", found[1], found[2]) if found else None
 
 
 def _checked_names(value: object) -> object:
@@ -128,6 +138,15 @@ def _begins_with(prefix: str) -> Callable[[SecretStr], SecretStr]:
         return SecretStr(value.get_secret_value().strip())
 
     return check
+
+
+class Room(NamedTuple):
+    """A channel, by the names that its platform has for it. Two workspaces may have channels of one name."""
+
+    platform: str
+    workspace: str
+    """Empty on Discord, where the id of a channel is its name in all servers."""
+    channel: str
 
 
 Ids = Annotated[frozenset[int], BeforeValidator(_checked_ids)]
@@ -191,7 +210,7 @@ class Settings(BaseModel):
     follow_ups: FollowUps = Field(FollowUps.ALWAYS, alias="FOLLOW_UPS")
     """Whose messages in the bot's own threads are answered without a mention: of all, of the asker, of nobody."""
 
-    channel_scopes: Annotated[dict[str, frozenset[str]], BeforeValidator(_checked_scopes)] = Field(
+    channel_scopes: Annotated[dict[Room, frozenset[str]], BeforeValidator(_checked_scopes)] = Field(
         {}, alias="CHANNEL_SCOPES"
     )
     """Channels in which more than the public documents are searched, with the scopes that their members may see."""

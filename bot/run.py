@@ -17,6 +17,7 @@ from bot.liveness import watched
 from bot.shutdown import until_asked_to_stop
 from bot.wiring import IN_THREADS, App, open_app, outdated_index
 from core.errors import ConfigError
+from core.index.index import Index
 from core.types import PUBLIC_SCOPE
 
 NO_TOKEN: Final = (
@@ -73,15 +74,17 @@ def _platforms(settings: Settings, app: App) -> list[Platform]:
     if (on_slack := slack_setup(settings)) is not None:
         from adapters.slack_socket import SlackSocket  # as above
 
-        platforms.append(SlackSocket(on_slack, app.dispatcher, app.store, _topics(app)))
+        platforms.append(SlackSocket(on_slack, app.dispatcher, app.store, public_titles(app.index)))
     return platforms
 
 
-def _topics(app: App) -> Callable[[], Awaitable[list[str]]]:
-    async def topics() -> list[str]:
-        return await app.index.catalog.titles(frozenset({PUBLIC_SCOPE}), MOST_TOPICS)
+def public_titles(index: Index) -> Callable[[], Awaitable[list[str]]]:
+    """What tells the titles of the documents that everybody may see."""
 
-    return topics
+    async def titles() -> list[str]:
+        return await index.catalog.titles(frozenset({PUBLIC_SCOPE}), MOST_TOPICS)
+
+    return titles
 
 
 def slack_setup(settings: Settings) -> SlackSetup | None:

@@ -18,7 +18,7 @@ from adapters.ports import AnswerTurn, Scope, Show, ThreadKey, public
 from adapters.rules import Rules
 from adapters.store import SqlConversationStore
 from adapters.summaries import Summaries
-from bot.config import ENDPOINT, LOCAL, Settings
+from bot.config import ENDPOINT, LOCAL, Room, Settings
 from bot.engine import EMBEDDING_TOKENS, Endpoint, Engine, missing_packages
 from bot.engine import start as start_engine
 from core.endpoint import EndpointInfo
@@ -176,11 +176,12 @@ async def open_bench(settings: Settings, directory: Path, tell: Tell) -> AsyncIt
         yield Bench(index=index, pipeline=pipeline)
 
 
-def scope_by(channels: Mapping[str, frozenset[str]]) -> Scope:
+def scope_by(channels: Mapping[Room, frozenset[str]]) -> Scope:
     """What is read in a channel: what everybody may see, and the scopes that it is listed with."""
 
     def scope(thread: ThreadKey) -> frozenset[str]:
-        return public(thread) | channels.get(thread.channel, frozenset())
+        workspace = "" if thread.platform == "discord" else thread.workspace
+        return public(thread) | channels.get(Room(thread.platform, workspace, thread.channel), frozenset())
 
     return scope
 

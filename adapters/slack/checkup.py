@@ -45,7 +45,7 @@ async def look(setup: SlackSetup) -> list[Finding]:
     except ChannelError as error:
         return [Finding(good=False, text=_unreachable(web, setup, error))]
     at = "" if setup.api_base_url.rstrip("/") == DEFAULT_URL.rstrip("/") else f" (by {setup.api_base_url})"
-    found = [Finding(good=True, text=f"Slack: the bot token is good in the workspace {me.team_name}{at}.")]
+    found = [Finding(good=True, text=f"Slack: the bot token is good in the workspace {me.team_name}, {me.team}{at}.")]
     found += [_scopes(me), *await _channels(web, setup)]
     if setup.app_token:
         found += await _socket(web, setup, me)

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from adapters.ports import ThreadKey
 from bot.config import KEYS, from_environment, load
+from bot.wiring import scope_by
 from core.errors import ConfigError
 
 
@@ -198,8 +200,31 @@ def test_words_may_be_written_in_capitals(typed: str):
 
 
 def test_scopes_are_listed_by_channel():
-    settings = load({"CHANNEL_SCOPES": "12=staff, C34 = staff+board"})
-    assert settings.channel_scopes == {"12": {"staff"}, "C34": {"staff", "board"}}
-    for wrong in ("staff", "12=", "=staff", "12=Staff", "12=staff+"):
+    settings = load({"CHANNEL_SCOPES": "12=staff, T1/C34 = staff+board"})
+    assert settings.channel_scopes == {("discord", "", "12"): {"staff"}, ("slack", "T1", "C34"): {"staff", "board"}}
+    for wrong in (
+        "staff",
+        "12=",
+        "=staff",
+        "12=Staff",
+        "12=staff+",
+        "C34=staff",
+        "T1/D34=staff",
+        "T1/=staff",
+        "C1/T1=a",
+    ):
         with pytest.raises(ConfigError, match="CHANNEL_SCOPES must be channel=scope"):
             load({"CHANNEL_SCOPES": wrong})
+
+
+def test_a_scope_is_that_of_one_channel_and_of_none_that_is_called_alike():
+    scope = scope_by(load({"CHANNEL_SCOPES": "12=staff, T1/C34=board"}).channel_scopes)
+
+    def read(platform: str, workspace: str, channel: str) -> set[str]:
+        thread = ThreadKey(platform=platform, workspace=workspace, channel=channel, thread="1.1")
+        return set(scope(thread)) - {"public"}
+
+    assert read("discord", "7", "12") == {"staff"}
+    assert read("slack", "T1", "C34") == {"board"}
+    for elsewhere in (("slack", "T1", "12"), ("slack", "T2", "C34"), ("discord", "T1", "C34"), ("terminal", "", "12")):
+        assert not read(*elsewhere), elsewhere

@@ -12,16 +12,19 @@ from typing import Any
 import pytest
 
 from adapters.dispatcher import Dispatcher
-from adapters.ports import ThreadKey
+from adapters.ports import Scope, ThreadKey, public
 from adapters.rules import Rules
 from adapters.slack.catch_up import Frugality
+from adapters.slack.pane import Topics
 from adapters.slack.setup import SlackSetup
 from adapters.slack_socket import Patience, SlackSocket
 from adapters.store import SqlConversationStore
+from adapters.summaries import Summaries
 from bot.wiring import in_line
 from core.errors import ConfigError
 from core.gpu import Gpu
 from core.pipeline import Pipeline
+from core.ports import Retriever
 from core.prompts import GEMMA3
 from core.types import ChatRequest, Delta
 from core.window import MAX_TURNS
@@ -52,16 +55,24 @@ class Quill:
     def __init__(self, slack: SlackServer, path: Path, model: TypingModel) -> None:
         self.slack, self.path, self.model = slack, path, model
         self.retriever = ScriptedRetriever(KESTREL, HERON, LEAVE)
-        self.pace = 0.02
+        self.documents: Retriever = self.retriever
+        self.scope: Scope = public
+        self.pace, self.patience = 0.02, HASTY
         self.setup = SlackSetup(bot_token=BOT_TOKEN, app_token=APP_TOKEN, api_base_url=slack.api_url, streams=False)
         self.topics = ["Kestrel pump", "Heron valve"]
+        self.titles: Topics = self._topics
         self.desk: Callable[[Dispatcher], Any] = lambda dispatcher: dispatcher
 
     async def start(self) -> None:
         self.store = await SqlConversationStore.open(self.path)
-        pipeline = Pipeline(model=self.model, retriever=self.retriever, manners=GEMMA3, names=("Quill",))
-        self.dispatcher = Dispatcher(self.store, in_line(pipeline), Gpu(16), MAX_TURNS, rules=QUICK)
-        self.socket = SlackSocket(self.setup, self.desk(self.dispatcher), self.store, self._topics, HASTY, FRUGAL)
+        pipeline = Pipeline(model=self.model, retriever=self.documents, manners=GEMMA3, names=("Quill",))
+        self.summaries = Summaries(self.store, pipeline.summarize)
+        self.dispatcher = Dispatcher(
+            self.store, in_line(pipeline), Gpu(16), MAX_TURNS, self.summaries, rules=QUICK, scope=self.scope
+        )
+        self.socket = SlackSocket(
+            self.setup, self.desk(self.dispatcher), self.store, self.titles, self.patience, FRUGAL
+        )
         self.socket.channel.shortest_pace = self.pace
         self.dispatcher.attach(self.socket.channel)
         await self.dispatcher.start()
@@ -85,6 +96,7 @@ class Quill:
         with suppress(asyncio.CancelledError, ConfigError):
             await self.running
         await self.dispatcher.close(0)
+        await self.summaries.close()
         await self.store.close()
 
     async def at_rest(self) -> None:
@@ -97,9 +109,11 @@ class Quill:
             20,
         )
 
-    async def hears(self, text: str, channel: str = "C1", thread: str | None = None, user: str = ASKER) -> str:
+    async def hears(
+        self, text: str, channel: str = "C1", thread: str | None = None, user: str = ASKER, **fields: str
+    ) -> str:
         """Somebody says something, and everything has been said to it; the `ts` of what they said."""
-        ts = self.slack.says(user, channel, text, thread)
+        ts = self.slack.says(user, channel, text, thread, **fields)
         await asyncio.sleep(0)
         await self.at_rest()
         return ts

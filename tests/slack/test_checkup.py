@@ -26,7 +26,7 @@ def wrong(findings: list[Finding]) -> list[str]:
 async def test_a_sound_setup_is_told_as_sound_with_what_cannot_be_known(slack: SlackServer, setup: SlackSetup):
     found = await look(setup)
     assert wrong(found) == []
-    assert found[0].text == f"Slack: the bot token is good in the workspace Works (by {slack.api_url})."
+    assert found[0].text == f"Slack: the bot token is good in the workspace Works, T1 (by {slack.api_url})."
     assert [finding.text for finding in found[1:]] == [
         "Slack: the bot token has all scopes of the manifest.",
         "Slack: the bot is in 3 channels.",
