@@ -30,6 +30,8 @@ class Aside:
     author: str
     """Display name: untrusted text."""
     text: str
+    by_person: bool = True
+    """Whether a person wrote it; known where it was heard only."""
 
 
 class Readers(StrEnum):

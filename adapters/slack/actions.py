@@ -20,6 +20,7 @@ from adapters.slack.text import readable
 from adapters.slack.web import Json, SlackWeb
 from adapters.store.lookups import Found
 from core.errors import ChannelBusy, ChannelGone
+from core.sanitize import is_blank
 
 SHOW_QUERY: Final = "threadwise_show_query"
 RESET_HERE: Final = "threadwise_reset"
@@ -121,7 +122,7 @@ class Actions:
 
     async def _ask(self, channel: str, user: str, text: str) -> str:
         question = await readable(text, self._me, self._names.user, self._names.channel)
-        if not question:
+        if is_blank(question):
             return ASK_WHAT
         if self._setup.channels and channel not in self._setup.channels and not channel.startswith("D"):
             return NOT_HERE

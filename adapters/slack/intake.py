@@ -24,6 +24,7 @@ from adapters.slack.text import mentioned, readable
 from adapters.slack.web import SlackWeb
 from adapters.slack.whisper import Whisper
 from core.errors import ChannelError
+from core.sanitize import is_blank
 
 log = logging.getLogger(__name__)
 
@@ -177,10 +178,11 @@ class Intake:
     async def _ask(self, said: Said, turns: list[StoredTurn]) -> bool:
         # Side by side: the event has to be acknowledged within three seconds.
         inbound, heard = await asyncio.gather(self._inbound(said), self._heard(said, turns))
-        if not inbound.text and not inbound.unread and heard:
-            # A mention without a word asks about what stands above it.
-            *earlier, last = heard
-            inbound, heard = replace(inbound, text=last.text), tuple(earlier)
+        if is_blank(inbound.text) and not inbound.unread:
+            # A mention without a word asks about what a person said last above it.
+            last = next((aside for aside in reversed(heard) if aside.by_person and not is_blank(aside.text)), None)
+            inbound = replace(inbound, text=last.text if last else "")
+            heard = tuple(aside for aside in heard if aside is not last)
         admitted = await self._desk.admit(replace(inbound, heard=heard))
         if admitted is None:
             return False

@@ -72,7 +72,12 @@ class Listening:
 
     async def _aside(self, message: Json) -> Aside:
         text = await readable(str(message["text"]), self._me, self._names.user, self._names.channel)
-        return Aside(message_id=str(message["ts"]), author=await self._author(message), text=text[:LONGEST])
+        return Aside(
+            message_id=str(message["ts"]),
+            author=await self._author(message),
+            text=text[:LONGEST],
+            by_person=not message.get("bot_id") and message.get("user") != self._me,
+        )
 
     async def _author(self, message: Json) -> str:
         user = str(message.get("user") or "")

@@ -9,6 +9,7 @@ from typing import Any, Final
 from adapters.markdown.mrkdwn import escaped, mrkdwn
 from adapters.markdown.splitting import LEAST, split
 from adapters.present import remarks
+from core.outcome import NOTHING_ASKED
 from core.types import Answer, Citation, titled
 
 Json = dict[str, Any]
@@ -44,7 +45,8 @@ def bodies(answer: Answer) -> list[str]:
         blocks[-1].append({"type": "context", "elements": [_text("\n".join(notes))]})
     if not answer.stand_in:
         blocks[-1].append(_feedback())
-    blocks[-1].append(buttons(("Show query", QUERY), ("Try again", TRY_AGAIN)))
+    if answer.text != NOTHING_ASKED:
+        blocks[-1].append(buttons(("Show query", QUERY), ("Try again", TRY_AGAIN)))
     texts = [*parts[:-1], _as_text(parts[-1], notes)]
     return [_body(text, its) for text, its in zip(texts, blocks, strict=True)]
 

@@ -51,7 +51,8 @@ async def test_ask_puts_the_question_in_the_channel_and_answers_in_its_thread(
 
 
 async def test_ask_without_a_question_or_a_place_says_what_to_do(slack: SlackServer, quill: Quill):
-    assert await told(quill, slack.command(ASKER, "C1", "/ask", "  ")) == actions.ASK_WHAT
+    for nothing in ("  ", "\u200b\u2060", AT):
+        assert await told(quill, slack.command(ASKER, "C1", "/ask", nothing)) == actions.ASK_WHAT
     slack.workspace.places["C2"].member = False
     assert await told(quill, slack.command(ASKER, "C2", "/ask", QUESTION)) == actions.NOT_HERE
     slack.script("chat.postMessage", Fault(error="ratelimited", status=429))

@@ -165,7 +165,40 @@ async def test_a_mention_without_a_word_asks_about_what_stands_above(
     assert slack.shown("C1", root)[1].startswith("Ask me something")
 
 
-async def test_a_mention_without_a_word_in_a_channel_is_told_how_to_ask(slack: SlackServer, quill: Quill):
-    asked = await quill.hears(AT)
+NOTHING = {"nothing": "", "blanks": " \u00a0 ", "invisible": "\u200b\u2060\u00ad", "a filler": "\u3164"}
+
+
+@pytest.mark.parametrize("typed", NOTHING.values(), ids=NOTHING)
+async def test_a_mention_that_says_nothing_is_told_how_to_ask_and_can_be_asked_on_from(
+    slack: SlackServer, quill: Quill, model: ScriptedModel, typed: str
+):
+    asked = await quill.hears(f"{AT}{typed}")
     (shown,) = slack.shown("C1", asked)
-    assert shown.startswith("Ask me something")
+    assert shown == "Ask me something about the documents."
+    assert not model.requests
+    says(model, OIL)
+    await quill.hears("How much oil does the Kestrel pump take?", thread=asked)
+    assert slack.shown("C1", asked)[1].startswith("It takes *0.8 L* of oil [1].")
+    assert not model.asked("rewrite"), "there is nothing to ask on from"
+
+
+@pytest.mark.parametrize("typed", NOTHING.values(), ids=NOTHING)
+async def test_a_mention_that_says_nothing_asks_what_a_person_said_last(
+    slack: SlackServer, quill: Quill, model: ScriptedModel, typed: str
+):
+    says(model, OIL)
+    root = await quill.hears("Our pump hums.", user=SECOND)
+    await quill.hears("How much oil does the Kestrel pump take?", thread=root, user=SECOND)
+    await quill.hears("Ticket 7 was opened.", thread=root, user="U0OTHER", bot_id=OTHER_BOT)
+    await quill.hears("\u200b", thread=root, user=SECOND)
+    await quill.hears(f"{AT}{typed}", thread=root)
+    (turn,) = await quill.store.turns(quill.key(root))
+    assert turn.typed == "How much oil does the Kestrel pump take?"
+    assert "Ticket 7 was opened." in quill.asked()[0]
+    assert quill.asked()[0].count("How much oil does the Kestrel pump take?") == 1
+
+
+async def test_a_mention_that_says_nothing_below_a_bots_line_is_told_how_to_ask(slack: SlackServer, quill: Quill):
+    root = str(slack.workspace.add("C1", user="U0OTHER", bot_id=OTHER_BOT, text="Ticket 7 was opened.")["ts"])
+    await quill.hears(AT, thread=root)
+    assert slack.shown("C1", root) == ["Ask me something about the documents."]
