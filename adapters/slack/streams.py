@@ -3,6 +3,12 @@
 A stream takes no metadata, so its first blocks carry the key of the question, as those of a post do. Nothing is ever
 appended twice: after a call whose effect is not known the stream is over. Whatever ends a stream, its message stays the
 placeholder of its question and is shown by `chat.update` from then on.
+
+The methods: https://docs.slack.dev/reference/methods/chat.startStream, chat.appendStream and chat.stopStream beside it.
+How often each may be called: https://docs.slack.dev/apis/web-api/rate-limits. Two limits are documented nowhere, and
+known from those who met them: how long a stream lasts (https://github.com/slackapi/python-slack-sdk/issues/1859), and
+how much one message takes (https://github.com/CopilotKit/CopilotKit/issues/6063,
+https://github.com/openclaw/openclaw/pull/143882).
 """
 
 from __future__ import annotations
@@ -23,13 +29,14 @@ from core.errors import ChannelBusy, ChannelError, ChannelGone
 log = logging.getLogger(__name__)
 
 SECONDS: Final = 240.0
-"""Slack ends a stream after about 300, whatever is appended."""
-CHARS: Final = 11_000
-"""Of one message; Slack takes 12,000."""
+"""Slack ends a stream after about 300, whatever is appended; it does not say so."""
+BYTES: Final = 9_000
+"""Of one message, in UTF-8. Slack documents 12,000 characters a call; a whole message with its task titles was seen to
+take no more than 10,600 bytes."""
 STARTS_A_MINUTE: Final = 15
-"""Slack takes about 20 starts, and as many ends."""
+"""`chat.startStream` and `chat.stopStream` are of tier 2: 20 calls a minute in a workspace."""
 APPEND_SECONDS: Final = 0.7
-"""`chat.appendStream` may be called about 100 times a minute in a workspace."""
+"""`chat.appendStream` is of tier 4: 100 calls a minute in a workspace."""
 OFF_SECONDS: Final = 3600.0
 """Before a workspace or a channel that has no streams is asked again."""
 MOST_KEPT: Final = 1000
@@ -171,7 +178,7 @@ class Streams:
             if stream.sent:
                 return None
             return [] if post.body == stream.word else [_task(post, "in_progress")]
-        text = _harmless(post.body)[:CHARS]
+        text = _fitting(_harmless(post.body))
         if not text.startswith(stream.sent):
             return None if not stream.sent.startswith(text) else []
         added = text[len(stream.sent) :]
@@ -216,3 +223,8 @@ def _text(chunks: list[Json]) -> str:
 def _harmless(text: str) -> str:
     """Without what might notify somebody; what may become that with the next piece is held back."""
     return _MENTION.sub("‹", text).removesuffix("<")
+
+
+def _fitting(text: str) -> str:
+    """The beginning that a streamed message takes. Longer texts have the same one, so what was sent stays valid."""
+    return text.encode(errors="replace")[:BYTES].decode(errors="ignore")

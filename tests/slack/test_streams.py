@@ -6,12 +6,17 @@ import re
 
 import pytest
 
+from adapters.notices import WORKING
+from adapters.ports import Phase, Post
 from adapters.slack.rendering import STOP
-from adapters.slack.streams import STARTS_A_MINUTE
+from adapters.slack.streams import APPEND_SECONDS, BYTES, SECONDS, STARTS_A_MINUTE
 from tests.slack.conftest import AT, Quill, TypingModel
 from tests.slack.test_actions import ours
 from tests.slack.test_delivery import LOST
 from tests.slack_server import ASKER, TEAM, Fault, SlackServer, busy
+from tests.slack_server.limits import PER_MINUTE, STREAM_BYTES, TASK_CHARS
+from tests.slack_server.methods import Methods
+from tests.slack_server.state import Workspace
 
 QUESTION = f"{AT} How much oil does the Kestrel pump take?"
 ANSWER = "It takes 0.8 L of oil [1]."
@@ -106,15 +111,64 @@ async def test_a_stream_is_ended_before_slack_does(slack: SlackServer, streaming
     assert len(slack.calls_of("chat.update")) > 2
 
 
-async def test_more_than_a_streamed_message_takes_comes_when_it_is_complete(slack: SlackServer, streaming: Quill):
-    words = [f"word{number:05}" for number in range(1300)]
-    text = " ".join(words) + " [1]"
+@pytest.mark.parametrize("tail", ["", "äöü€", "油の量"], ids=["ASCII", "letters of two bytes", "of three"])
+async def test_more_than_a_streamed_message_takes_comes_when_it_is_complete(
+    slack: SlackServer, streaming: Quill, tail: str
+):
+    words = [f"word{number:05}" for number in range(1300 if not tail else 900)]
+    text = " ".join(f"{word} {tail}" for word in words) + " [1]"
     streaming.model.between = 0.0
-    streaming.model.replies["generate"].append([text[at : at + 200] for at in range(0, len(text), 200)])
+    # All is there some time before the end.
+    streaming.model.replies["generate"].append([*(text[at : at + 200] for at in range(0, len(text), 200)), 1.0, "."])
     asked = await streaming.hears(QUESTION)
     answered(slack, asked, words)
     assert {call.outcome for call in slack.calls} == {"ok"}
-    assert slack.methods.appended[-1] <= 11_000
+    assert slack.methods.appended[-1] > BYTES - 200, "and the beginning was streamed"
+
+
+def test_the_own_limits_are_within_those_of_slack():
+    assert Methods(Workspace(), lambda _: None).stream_seconds > SECONDS
+    assert BYTES + TASK_CHARS < STREAM_BYTES
+    assert min(PER_MINUTE["chat.startStream"], PER_MINUTE["chat.stopStream"]) > STARTS_A_MINUTE
+
+
+@pytest.mark.parametrize("error", ["msg_too_long", "invalid_chunks", "streaming_mode_mismatch"])
+async def test_an_append_that_slack_refuses_is_the_last_and_the_message_is_updated(
+    slack: SlackServer, streaming: Quill, error: str
+):
+    slack.script("chat.appendStream", Fault(error=error))
+    streaming.model.replies["generate"].append(PIECES)
+    asked = await streaming.hears(QUESTION)
+    answered(slack, asked)
+    assert len(slack.calls_of("chat.appendStream")) == 1
+
+
+async def test_however_many_answers_grow_their_appends_are_within_slacks_pace(slack: SlackServer, streaming: Quill):
+    streams = streaming.socket.channel.streams
+    streams.append_seconds = APPEND_SECONDS
+    for number in range(1, STARTS_A_MINUTE + 1):
+        thread = str(slack.workspace.add("C1", user=ASKER, text="?")["ts"])
+        post = Post(
+            thread=streaming.key(thread),
+            key=f"{number:016x}",
+            reply_to=thread,
+            part=0,
+            body=WORKING,
+            phase=Phase.WAITING,
+            asker=ASKER,
+        )
+        assert await streams.start(post) is not None
+        pause = streaming.socket.channel.pace
+        assert number * 60 / pause <= PER_MINUTE["chat.appendStream"]
+
+
+async def test_between_two_appends_the_pace_is_kept(slack: SlackServer, streaming: Quill):
+    """A pause that is longer than the answer takes leaves room for one append before, and its end is not held up."""
+    streaming.socket.channel.streams.append_seconds = 60.0
+    streaming.model.replies["generate"].append(PIECES)
+    asked = await streaming.hears(QUESTION)
+    answered(slack, asked)
+    assert len(slack.calls_of("chat.appendStream")) <= 1
 
 
 @pytest.mark.parametrize("method", STREAM)

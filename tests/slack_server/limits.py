@@ -20,8 +20,10 @@ BLOCKS: Final = 50
 MARKDOWN_CHARS: Final = 12_000
 """In all `markdown` blocks of one message together."""
 ALL_BLOCKS_CHARS: Final = 13_200
-STREAM_CHARS: Final = 12_000
-"""Of one streamed message."""
+STREAM_CALL_CHARS: Final = 12_000
+"""Of the text of one call."""
+STREAM_BYTES: Final = 10_600
+"""Of one streamed message with the titles of its tasks: not documented, and refused above that when it was measured."""
 TASK_CHARS: Final = 256
 """Of the title of a task card."""
 METADATA_BYTES: Final = 8_000

@@ -9,7 +9,15 @@ from typing import Any, Final
 
 from tests.slack_server.events import changed, deleted, told
 from tests.slack_server.faults import ApiError, Json
-from tests.slack_server.limits import MODAL_BLOCKS, STREAM_CHARS, TASK_CHARS, check_blocks, check_message, listed
+from tests.slack_server.limits import (
+    MODAL_BLOCKS,
+    STREAM_BYTES,
+    STREAM_CALL_CHARS,
+    TASK_CHARS,
+    check_blocks,
+    check_message,
+    listed,
+)
 from tests.slack_server.state import APP, BOT, BOT_USER, TEAM, Workspace
 
 MOST_LISTED: Final = 999
@@ -27,7 +35,7 @@ class Methods:
         self.stopped_by_user: set[str] = set()
         """Streams that their reader has ended."""
         self.appended: list[int] = []
-        """How long streamed texts were after each append."""
+        """How many bytes streamed texts had after each append."""
         self.streams = True
         """Whether the workspace has the stream methods."""
         self.page = 1000
@@ -147,7 +155,7 @@ class Methods:
         if message["ts"] in self.stopped_by_user:
             raise ApiError("stopped_by_user")
         append(message, args)
-        self.appended.append(len(message["text"]))
+        self.appended.append(len(message["text"].encode()))
         return {"channel": args["channel"], "ts": args["ts"]}
 
     def _stop_stream(self, args: Json) -> Json:
@@ -268,7 +276,8 @@ def append(message: Json, args: Json) -> None:
                 blocks.insert(0, {"type": "task_card", **chunk, "task_id": chunk["id"]})
             case _:
                 raise ApiError("invalid_chunks")
-    if len(message["text"]) + len(text) > STREAM_CHARS:
+    titles = "".join(block["title"] for block in blocks if block.get("type") == "task_card")
+    if len(text) > STREAM_CALL_CHARS or len((message["text"] + text + titles).encode()) > STREAM_BYTES:
         raise ApiError("msg_too_long")
     message["text"] += text
     if blocks:
