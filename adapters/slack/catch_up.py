@@ -170,6 +170,8 @@ class _Reading:
     waits: int = 0
     calls: defaultdict[str, deque[float]] = field(default_factory=lambda: defaultdict(deque))
     given_up: bool = False
+    cut: bool = False
+    """Whether some channel or thread had more pages than are read."""
 
     async def messages(self, known: list[ThreadKey]) -> list[Json]:
         """As events tell them; `known` are the conversations there, the newest first."""
@@ -187,7 +189,7 @@ class _Reading:
         for channel, thread in threads[:THREADS]:
             replies = await self._pages("conversations.replies", channel, ts=thread, oldest=_ts(self.since))
             found |= self._new(channel, replies)
-        if self.given_up or len(threads) > THREADS:
+        if self.given_up or self.cut or len(threads) > THREADS:
             log.warning("Not all that was said on Slack while nobody listened could be read")
         return list(found.values())
 
@@ -228,6 +230,8 @@ class _Reading:
                 if not following:
                     break
                 cursor = {"cursor": str(following)}
+            else:
+                self.cut = True
         except (ChannelGone, SlackRefusal) as error:
             log.info("A channel could not be looked through: %s", error)
         return found

@@ -57,7 +57,7 @@ class Quill:
         self.retriever = ScriptedRetriever(KESTREL, HERON, LEAVE)
         self.documents: Retriever = self.retriever
         self.scope: Scope = public
-        self.pace, self.patience = 0.02, HASTY
+        self.pace, self.patience, self.frugality = 0.02, HASTY, FRUGAL
         self.setup = SlackSetup(bot_token=BOT_TOKEN, app_token=APP_TOKEN, api_base_url=slack.api_url, streams=False)
         self.topics = ["Kestrel pump", "Heron valve"]
         self.titles: Topics = self._topics
@@ -71,7 +71,7 @@ class Quill:
             self.store, in_line(pipeline), Gpu(16), MAX_TURNS, self.summaries, rules=QUICK, scope=self.scope
         )
         self.socket = SlackSocket(
-            self.setup, self.desk(self.dispatcher), self.store, self.titles, self.patience, FRUGAL
+            self.setup, self.desk(self.dispatcher), self.store, self.titles, self.patience, self.frugality
         )
         self.socket.channel.shortest_pace = self.pace
         self.dispatcher.attach(self.socket.channel)
