@@ -1,8 +1,8 @@
 """`threadwise run`, with short waits, that kills itself when it passes a point.
 
-    python -m tests.slack.process [--at POINT]
+    python -m tests.slack.process [--at POINT] [--as-it-is]
 
-Settings come from the environment.
+Settings come from the environment. As it is: with the waits that people have.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ async def run() -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--at")
+    parser.add_argument("--as-it-is", action="store_true")
     asked = parser.parse_args()
     if asked.at:
         arm(asked.at)
-    vars(bot.run)["IN_THREADS"] = (LIMITS, RULES)
+    if not asked.as_it_is:
+        vars(bot.run)["IN_THREADS"] = (LIMITS, RULES)
     raise SystemExit(asyncio.run(run()))

@@ -56,6 +56,8 @@ class Stage:
     model: OpenAIServer
     data_dir: Path
     questions: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    """More of the process."""
     process: asyncio.subprocess.Process | None = None
 
     @property
@@ -66,26 +68,29 @@ class Stage:
     def database(self) -> Path:
         return self.data_dir / "conversations.db"
 
-    async def start(self, at: str = "") -> None:
+    async def start(self, *, at: str = "", as_it_is: bool = False) -> None:
+        """`as_it_is`: with the limits and waits that people have."""
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
                 "tests.slack.process",
                 *(["--at", at] if at else []),
+                *(["--as-it-is"] if as_it_is else []),
                 cwd=ROOT,
                 env=environment(self.data_dir, self.model.base_url)
                 | {
                     "SLACK_BOT_TOKEN": BOT_TOKEN,
                     "SLACK_APP_TOKEN": APP_TOKEN,
                     "SLACK_API_BASE_URL": self.slack.api_url,
-                },
+                }
+                | self.settings,
                 stderr=log,
             )
 
-    def say(self, text: str, thread: str | None = None) -> str:
+    def say(self, text: str, thread: str | None = None, *, user: str = ASKER, channel: str = "C1") -> str:
         """A question; its `ts`."""
-        ts = self.slack.says(ASKER, "C1", f"<@{BOT_USER}> {text}", thread)
+        ts = self.slack.says(user, channel, f"<@{BOT_USER}> {text}", thread)
         self.questions[ts] = text
         return ts
 
@@ -98,10 +103,10 @@ class Stage:
             self.process.kill()
             await self.process.wait()
 
-    async def until_all_ended(self) -> None:
+    async def until_all_ended(self, seconds: float = 60) -> None:
         """Until all is acknowledged, and the database has nothing more to do for it."""
         try:
-            await self.slack.until(self._is_done, 60)
+            await self.slack.until(self._is_done, seconds)
         except AssertionError:
             raise AssertionError(self.log.read_text()[-4000:]) from None
 
@@ -119,7 +124,8 @@ class Stage:
 
     def under(self, question: str) -> list[Shown]:
         """The bot's messages for a question, oldest first."""
-        own = [message for message in self.slack.workspace.places["C1"].messages.values() if "metadata" in message]
+        places = self.slack.workspace.places.values()
+        own = [message for place in places for message in place.messages.values() if "metadata" in message]
         ours = [m for m in own if m["metadata"]["event_payload"]["reply_to"] == question]
         return [Shown(m["metadata"]["event_payload"]["part"], _phase(m), _section(m)) for m in ours]
 

@@ -12,7 +12,7 @@ import pytest
 from adapters.fault import KILL_POINTS
 from adapters.notices import FAILED
 from tests.chaos.stage import ingest
-from tests.servers.openai import CHAT
+from tests.servers.openai import CHAT, EMBEDDINGS
 from tests.servers.replies import Reply
 from tests.slack.stage import PARTS, answer_to, stage
 from tests.slack_server import Fault
@@ -37,7 +37,7 @@ def point(name: str) -> Any:
 @pytest.mark.parametrize("at", [point(name) for name in HERE])
 async def test_a_process_that_dies_at_a_point_costs_nothing_on_slack(tmp_path: Path, documents: Path, at: str):
     async with stage(tmp_path / "data", documents) as on:
-        await on.start(at)
+        await on.start(at=at)
         await on.slack.until(lambda: bool(on.slack.sockets.hellos), 40)
         asked = on.say("question 1")
         assert await on.ended() == -signal.SIGKILL, f"{at} was not passed"
@@ -55,7 +55,7 @@ async def test_a_process_that_dies_at_a_point_costs_nothing_on_slack(tmp_path: P
 async def test_a_point_that_is_not_armed_kills_nothing_on_slack(tmp_path: Path, documents: Path):
     """The proof that the test above needs its fault."""
     async with stage(tmp_path / "data", documents) as on:
-        await on.start("K99")
+        await on.start(at="K99")
         on.say("question 1")
         await on.until_all_ended()
         assert on.process is not None
@@ -67,7 +67,7 @@ async def test_a_kill_and_a_lost_reply_together_leave_one_answer(tmp_path: Path,
     async with stage(tmp_path / "data", documents) as on:
         on.slack.script("chat.startStream", Fault(applied=True, end="reset"))
         on.slack.script("conversations.replies", Fault(status=503))
-        await on.start("K8")
+        await on.start(at="K8")
         on.say("question 1")
         assert await on.ended() == -signal.SIGKILL
         await on.start()
@@ -76,22 +76,32 @@ async def test_a_kill_and_a_lost_reply_together_leave_one_answer(tmp_path: Path,
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("nth", [2, 3], ids=["K5", "K7"])
-async def test_a_process_that_dies_in_a_call_costs_nothing_on_slack(tmp_path: Path, documents: Path, nth: int):
-    """In the rewrite, and before the first token, of a follow-up."""
+@pytest.mark.parametrize(("path", "nth"), [(CHAT, 2), (EMBEDDINGS, 1), (CHAT, 3)], ids=["K5", "K6", "K7"])
+async def test_a_process_that_dies_in_a_call_costs_nothing_on_slack(
+    tmp_path: Path, documents: Path, path: str, nth: int
+):
+    """In the rewrite, in the search, and before the first token, of a follow-up."""
     async with stage(tmp_path / "data", documents) as on:
         await on.start()
         first = on.say("question 1")
         await on.until_all_ended()
 
         def reply(body: dict[str, Any]) -> Reply:
-            if [request.path for request in on.model.requests].count(CHAT) == nth:
+            if path == CHAT and [request.path for request in on.model.requests].count(CHAT) == nth:
                 assert on.process is not None
                 on.process.kill()
             return answer_to(body)
 
         on.model.default = reply
+        searched = [request.path for request in on.model.requests].count(EMBEDDINGS)
+        if path == EMBEDDINGS:
+            on.model.script(Reply(delay=3600.0), path=EMBEDDINGS)
         on.say("question 2", first)
+        if path == EMBEDDINGS:
+            await on.slack.until(
+                lambda: [request.path for request in on.model.requests].count(EMBEDDINGS) > searched, 20
+            )
+            await on.kill()
         assert await on.ended() == -signal.SIGKILL
         await on.start()
         await on.until_all_ended()
@@ -135,7 +145,7 @@ async def test_a_process_that_dies_while_it_catches_up_costs_nothing_on_slack(tm
         on.slack.sockets.retries = ()
         on.say("question 2")
         await on.slack.until(lambda: all(delivery.done.is_set() for delivery in on.slack.sockets.deliveries))
-        await on.start("K13")
+        await on.start(at="K13")
         assert await on.ended() == -signal.SIGKILL
         await on.start()
         await on.slack.until(on.all_ended, 40)
