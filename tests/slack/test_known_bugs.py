@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -32,6 +33,27 @@ async def test_copies_that_come_while_the_answer_is_made_make_no_other(
     await quill.at_rest()
     assert first.seconds < 1
     assert len(model.asked("generate")) == len(slack.shown("C1", event["ts"])) == 1
+
+
+async def test_copies_that_come_over_two_connections_at_once_are_answered_once(
+    slack: SlackServer, quill: Quill, model: TypingModel
+):
+    """F1: while one connection takes the place of another."""
+    model.replies["generate"].extend([ANSWER] * 4)
+    await quill.stop()
+    before = len(slack.sockets.hellos)
+    quill.patience = replace(quill.patience, overlap=5.0)
+    await quill.start()
+    await quill.connected()
+    await slack.sockets.disconnect("warning", close=False)
+    await slack.until(lambda: len(slack.sockets.hellos) == before + 2)
+    assert slack.sockets.connected == 2
+    slack.sockets.alternating = True
+    event = mention(slack)
+    copies = [slack.event({**event, "type": type_}) for type_ in ("app_mention", "message") * 2]
+    await quill.at_rest()
+    assert all(copy.acked for copy in copies)
+    assert len(slack.shown("C1", event["ts"])) == len(model.asked("generate")) == 1
 
 
 async def test_a_copy_is_answered_if_the_first_delivery_never_came(
@@ -180,6 +202,39 @@ async def test_questions_in_one_thread_are_answered_in_order_and_another_is_not_
     assert [turn.typed for turn in turns] == ["How much oil does the Kestrel pump take?", "and the filter?"]
     (rewrite,) = model.asked("rewrite")
     assert "0.8 L" in str(rewrite)
+
+
+async def test_questions_that_come_out_of_order_are_answered_in_order(
+    slack: SlackServer, quill: Quill, model: TypingModel
+):
+    """F2: the second and the third are told the other way round while the first is answered."""
+    model.replies["generate"].extend([["Every ", "90 ", "days [1]."]] * 3)
+    model.replies["rewrite"].extend(["oil of the Kestrel pump"] * 2)
+    model.between = 0.2
+    root = slack.says(ASKER, "C1", QUESTION)
+    await slack.until(lambda: bool(model.asked("generate")))
+    second, third = (mention(slack, "C1", root, f"{AT} and oil number {number}?") for number in (2, 3))
+    slack.event(third)
+    await slack.until(slack.sockets.deliveries[-1].done.is_set)
+    slack.event(second)
+    await quill.at_rest()
+    turns = await quill.store.turns(quill.key(root))
+    assert [turn.message_id for turn in turns] == [root, second["ts"], third["ts"]]
+    assert ["number 2" in asked for asked in quill.asked()] == [False, True, True]
+    assert "number 3" in quill.asked()[2]
+
+
+async def test_an_edit_that_comes_before_its_message_makes_one_answer(
+    slack: SlackServer, quill: Quill, model: TypingModel
+):
+    """F2."""
+    model.replies["generate"].extend([ANSWER] * 2)
+    event = mention(slack)
+    slack.edits("C1", event["ts"], f"{AT} How much oil does the Heron valve take?")
+    await quill.at_rest()
+    slack.event(event)
+    await quill.at_rest()
+    assert len(slack.shown("C1", event["ts"])) == len(model.asked("generate")) == 1
 
 
 async def test_a_delete_that_comes_before_its_message_is_kept_in_mind(

@@ -52,13 +52,15 @@ class Sockets:
         """Whether handshakes fail."""
         self.mute = False
         """Whether a connection that was made hears nothing: no hello, no events, no pongs."""
+        self.alternating = False
+        """Whether events go to the open connections in turn, as Slack does where there are several."""
         self.deliveries: list[Delivery] = []
         self.hellos: list[float] = []
         self._tickets: dict[str, float] = {}
         self._waiting: dict[str, Delivery] = {}
         self._sockets: list[web.WebSocketResponse] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._numbers = itertools.count(1)
+        self._numbers, self._turns = itertools.count(1), itertools.count()
 
     @property
     def connected(self) -> int:
@@ -156,7 +158,7 @@ class Sockets:
         self._waiting[envelope] = delivery
         delivery.sent.append(time.monotonic())
         try:
-            await live[-1].send_json(message)
+            await live[next(self._turns) % len(live) if self.alternating else -1].send_json(message)
             await asyncio.wait_for(delivery.done.wait(), self.ack_seconds)
         except (TimeoutError, ConnectionError):
             return False
