@@ -1,7 +1,6 @@
 """The known failures of bots of this kind, each as a test, and where they are.
 
-Classes A to F of the bug log and the splitting of its class I (`B..`), and the threats to prompt and output (`T..`);
-all paths are below `tests/`.
+The bug log (`B..`), and the threats to prompt and output (`T..`); all paths are below `tests/`.
 The docstring of a test here begins with its case. What needs a chat platform is tested with that platform.
 
     B01
@@ -224,6 +223,99 @@ The docstring of a test here begins with its case. What needs a chat platform is
             test_three_turns_a_restart_and_one_turn_are_eight_messages_in_order
         store/contract.py
             test_three_turns_a_restart_and_one_turn_make_four
+    B56
+        slack/test_known_bugs.py
+            test_copies_that_come_while_the_answer_is_made_make_no_other
+        slack/test_connection.py
+            test_a_question_is_acknowledged_before_it_is_answered
+    B57
+        slack/test_known_bugs.py
+            test_a_copy_is_answered_if_the_first_delivery_never_came
+    B58
+        slack/test_known_bugs.py
+            test_a_message_that_comes_as_two_events_is_answered_once
+            test_copies_that_come_over_two_connections_at_once_are_answered_once
+    B59
+        slack/test_known_bugs.py
+            test_a_copy_that_comes_after_a_restart_is_known
+        slack/test_kill_points.py
+            test_a_process_that_dies_at_a_point_costs_nothing_on_slack
+    B60
+        slack/test_known_bugs.py
+            test_an_edit_is_no_second_question
+            test_an_edit_that_comes_before_its_message_makes_one_answer
+    B61
+        slack/test_known_bugs.py
+            test_a_preview_of_a_link_in_an_answer_is_no_question
+    B63
+        slack/test_known_bugs.py
+            test_what_somebody_typed_is_answered_whatever_came_with_it
+            test_what_nobody_typed_is_not_answered
+        slack/test_files.py
+            test_what_is_no_text_is_named
+    B64
+        slack/test_asking.py
+            test_names_of_people_and_channels_are_readable
+        slack/test_known_bugs.py
+            test_escaped_tokens_are_broken_and_questions_about_entities_are_not
+    B65
+        slack/test_known_bugs.py
+            test_text_before_a_mention_is_kept
+    B66
+        slack/test_known_bugs.py
+            test_a_thread_joined_late_brings_its_beginning_and_what_was_said_last
+    B67
+        slack/test_actions.py
+            test_rewrite_shows_the_askers_own_latest_thread_by_its_name
+            test_the_shortcut_shows_what_was_searched_for_a_question_or_an_answer_to_one_person
+        slack/test_private_channels.py
+            test_a_message_elsewhere_that_names_the_answer_opens_nothing_of_it
+    B68
+        slack/test_connection.py
+            test_a_connection_that_falls_silent_is_replaced
+            test_a_connection_without_a_hello_is_replaced
+            test_a_server_that_closes_all_the_time_loses_nothing_and_doubles_nothing
+    B69
+        discord/test_what_was_said_before.py
+            test_the_message_that_a_thread_was_opened_on_is_its_oldest_line
+            test_without_such_a_message_it_answers_all_the_same
+    B70
+        discord/test_what_was_said_before.py
+            test_a_forum_posts_title_text_and_replies_are_known_to_a_later_mention
+    B71
+        discord/test_whom_it_answers.py
+            test_notices_of_discord_are_no_questions
+    B72
+        discord/test_whom_it_answers.py
+            test_everyone_is_no_mention_but_both_are
+    B73
+        discord/test_whom_it_answers.py
+            test_bots_webhooks_and_itself_are_not_answered
+        slack/test_asking.py
+            test_bots_and_the_own_messages_are_not_answered
+    B74
+        discord/test_whom_it_answers.py
+            test_mentions_keep_their_names_and_its_own_is_gone
+    B75
+        discord/test_commands.py
+            test_an_interaction_that_is_too_late_is_logged_and_harms_nothing
+            test_a_slow_database_does_not_delay_the_acknowledgement
+            test_ask_opens_a_thread_with_the_question_and_outlives_its_token
+    B76
+        discord/test_what_was_said_before.py
+            test_a_text_file_is_the_question_a_long_one_is_cut_and_others_are_named
+        discord/test_asking.py
+            test_a_mention_with_nothing_to_be_seen_beside_it_is_told_to_ask
+        slack/test_files.py
+            test_a_text_file_is_read_up_to_a_cap
+        slack/test_asking.py
+            test_a_mention_that_says_nothing_is_told_how_to_ask_and_can_be_asked_on_from
+    B78
+        discord/test_delivery_in_trouble.py
+            test_where_there_is_no_place_any_more_the_job_ends_and_others_go_on
+            test_an_archived_thread_is_woken_for_the_answer_and_a_locked_one_is_not
+        slack/test_delivery.py
+            test_a_place_that_is_gone_ends_the_question
     T1
         cases/test_threats.py
             test_a_conversation_full_of_role_tokens_has_no_more_of_them_than_an_empty_one
@@ -326,10 +418,54 @@ The docstring of a test here begins with its case. What needs a chat platform is
         markdown/test_splitting.py
             test_what_reads_as_one_character_is_never_cut
             test_a_thousand_flags_without_a_space_stay_flags
+    B83
+        slack/test_rendering.py
+            test_a_link_is_whole_in_one_message
+        markdown/test_splitting.py
+            test_a_link_emphasis_or_inline_code_is_whole_in_one_part
+    B84
+        markdown/test_mrkdwn.py
+            test_markdown_becomes_what_slack_shows
+    B85
+        markdown/test_mrkdwn.py
+            test_a_finished_slack_link_is_left_as_it_is
+    B86
+        slack/test_delivery.py
+            test_a_long_answer_is_whole_in_order_and_nothing_is_refused
+    B87
+        slack/test_delivery.py
+            test_the_last_update_is_repeated_until_it_is_taken
+            test_while_slack_asks_to_wait_before_a_method_nobody_calls_it
+        discord/test_delivery_in_trouble.py
+            test_a_long_pause_is_kept_and_the_last_edit_lands
+    B89
+        discord/test_delivery_in_trouble.py
+            test_nobody_is_pinged_by_any_create_edit_or_reply
+    B90
+        markdown/test_mrkdwn.py
+            test_nothing_that_a_model_writes_notifies_anybody
+        slack/test_delivery.py
+            test_every_call_keeps_unfurling_off_and_pings_nobody
+        slack/test_streams.py
+            test_what_is_streamed_notifies_nobody
+    B91
+        discord/test_delivery_in_trouble.py
+            test_a_message_that_people_delete_while_it_grows_harms_nothing
+        slack/test_delivery.py
+            test_a_placeholder_that_is_deleted_ends_the_answer_and_the_thread_goes_on
+    B92
+        discord/test_delivery_in_trouble.py
+            test_a_blank_answer_is_the_fallback_sentence
+        slack/test_delivery.py
+            test_a_blank_answer_is_a_sentence_and_no_blank_call_is_made
     B94
         cases/test_class_j_people.py
             test_what_is_said_in_one_conversation_is_in_no_prompt_of_another
             test_the_same_conversation_does_hold_it
+        slack/test_known_bugs.py
+            test_conversations_are_kept_apart
+        slack/test_private_channels.py
+            test_what_a_long_talk_is_summarized_to_stays_where_it_was
     B95
         cases/test_class_j_people.py
             test_each_speaker_has_a_name_where_there_are_several
@@ -339,6 +475,8 @@ The docstring of a test here begins with its case. What needs a chat platform is
     B96
         discord/test_what_was_said_before.py
             test_another_bots_line_is_on_the_side_of_the_people
+        slack/test_known_bugs.py
+            test_who_said_what_is_told_by_the_ids_of_bots
     B99
         discord/test_whom_it_answers.py
             test_in_its_own_thread_it_is_silent_when_a_person_is_addressed
@@ -351,11 +489,17 @@ The docstring of a test here begins with its case. What needs a chat platform is
             test_questions_of_a_thread_are_answered_in_the_order_of_the_platform
         dispatch/test_attempts.py
             test_a_hung_answer_of_one_thread_holds_up_no_other
+        slack/test_known_bugs.py
+            test_questions_in_one_thread_are_answered_in_order_and_another_is_not_held_up
+            test_questions_that_come_out_of_order_are_answered_in_order
     B98
         dispatch/test_changes.py
             test_a_deleted_question_is_in_no_later_prompt
             test_a_question_deleted_while_it_is_answered_stops_the_model_and_takes_the_message_away
             test_a_summary_that_covers_a_deleted_question_is_made_anew_without_it
+        slack/test_known_bugs.py
+            test_a_delete_that_comes_before_its_message_is_kept_in_mind
+            test_a_question_that_is_deleted_while_it_is_answered_takes_its_answer_along
     B100
         store/test_transactions.py
             test_twenty_threads_wait_out_a_lock_while_a_reader_reads_on
