@@ -6,6 +6,7 @@ slack_sdk repeats calls by itself, and with them posts; here nothing is repeated
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,6 +24,8 @@ SECONDS: Final = 15
 """Of one call."""
 DEFAULT_WAIT: Final = 2.0
 """When Slack asks to wait and does not say how long."""
+SHORTEST_WAIT: Final = 0.01
+"""Timers may ring that much too soon."""
 
 _READS: Final = ("conversations.", "users.", "files.", "bots.")
 """Methods that take no JSON."""
@@ -81,6 +84,8 @@ class SlackWeb:
         )
         self.refusal: ConfigError | None = None
         """Why the token is of no use; no call is made any more."""
+        self._busy: dict[tuple[str, str], float] = {}
+        """Until when all wait before a method, for posts in a channel, since Slack has asked one to."""
         self._me: Identity | None = None
 
     async def me(self) -> Identity:
@@ -107,16 +112,26 @@ class SlackWeb:
     async def _reply(self, method: str, arguments: Json) -> AsyncSlackResponse:
         if self.refusal is not None:
             raise ChannelError(str(self.refusal))
+        counted = method, str(arguments.get("channel", "")) if method == "chat.postMessage" else ""
+        if (left := self._busy.get(counted, 0.0) - time.monotonic()) > SHORTEST_WAIT:
+            raise ChannelBusy(f"Slack asked to wait before {method}.", retry_after=left)
         try:
             if method.startswith(_READS):
                 return await self.client.api_call(method, http_verb="GET", params=arguments)
             return await self.client.api_call(method, json=arguments)
         except SlackApiError as error:
-            raise self._failure(method, error) from error
+            failure = self._failure(method, error)
+            if isinstance(failure, ChannelBusy):
+                self._wait(counted, failure.retry_after or 0.0)
+            raise failure from error
         except SlackClientError as error:
             raise ChannelError(f"Slack's reply to {method} could not be read.") from error
         except Exception as error:  # aiohttp's many, and what it lets through
             raise ChannelError(f"Slack did not answer {method} ({type(error).__name__}).") from error
+
+    def _wait(self, counted: tuple[str, str], seconds: float) -> None:
+        now = time.monotonic()
+        self._busy = {what: until for what, until in self._busy.items() if until > now} | {counted: now + seconds}
 
     def _failure(self, method: str, failed: SlackApiError) -> ChannelError:
         status = getattr(failed.response, "status_code", 0)
@@ -124,7 +139,7 @@ class SlackWeb:
         told: Json = dict(data) if isinstance(data, Mapping) else {}
         error = str(told.get("error") or "")
         if status == 429 or error in ("ratelimited", "rate_limited"):
-            return ChannelBusy(f"Slack asks to wait before {method}.", retry_after=_wait(failed, told))
+            return ChannelBusy(f"Slack asks to wait before {method}.", retry_after=_seconds(failed, told))
         if error in REFUSED:
             self.refusal = ConfigError(
                 f"Slack refuses the token ({error}): check SLACK_BOT_TOKEN, and install the app."
@@ -139,7 +154,7 @@ class SlackWeb:
         return SlackRefusal(error, str(told.get("needed") or ""))
 
 
-def _wait(failed: SlackApiError, told: Json) -> float:
+def _seconds(failed: SlackApiError, told: Json) -> float:
     for value in (_header(failed.response, "retry-after"), told.get("retry_after")):
         try:
             return max(0.0, float(str(value)))

@@ -54,6 +54,39 @@ async def test_the_last_update_is_repeated_until_it_is_taken(
     assert sum(call.outcome == "ok" for call in slack.calls_of("chat.update")) >= 1
 
 
+@pytest.mark.parametrize("method", ["chat.update", "chat.postMessage"])
+async def test_while_slack_asks_to_wait_before_a_method_nobody_calls_it(
+    slack: SlackServer, quill: Quill, model: TypingModel, method: str
+):
+    slack.paced = False
+    model.replies["generate"].extend([[f"word{number} " for number in range(60)]] * 9)
+    model.between = 0.02
+    asked = [slack.says(f"U{number}", "C1", QUESTION) for number in range(4)]
+    await slack.until(lambda: len(slack.calls_of("chat.update")) > 4)
+    slack.script(method, busy(1.0))
+    asked += [slack.says(f"U{number}", "C1", QUESTION) for number in range(4, 9)]
+    await quill.at_rest()
+    (refused,) = [call for call in slack.calls if call.outcome == "ratelimited"]
+    # What was under way at that moment is there a little later.
+    assert not [call for call in slack.calls_of(method) if refused.at + 0.2 < call.at < refused.at + 0.9]
+    assert [len(slack.shown("C1", ts)) for ts in asked] == [1] * 9
+
+
+async def test_a_method_that_is_to_wait_in_one_channel_is_called_in_another(
+    slack: SlackServer, quill: Quill, model: TypingModel
+):
+    """Posts are counted by channel."""
+    model.replies["generate"].extend([ANSWER] * 2)
+    slack.script("chat.postMessage", busy(2.0))
+    slow = slack.says(ASKER, "C1", QUESTION)
+    await slack.until(lambda: bool(slack.calls_of("chat.postMessage")))
+    asked = slack.says(ASKER, "C2", QUESTION)
+    await slack.until(lambda: ANSWER in "".join(slack.shown("C2", asked)), 1.5)
+    assert not slack.shown("C1", slow)
+    await quill.at_rest()
+    assert len(slack.shown("C1", slow)) == 1
+
+
 LOST = {
     "applied, reply lost by a reset": Fault(applied=True, end="reset"),
     "applied, reply lost by an end": Fault(applied=True, end="cut"),
