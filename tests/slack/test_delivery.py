@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
@@ -85,6 +86,24 @@ async def test_a_method_that_is_to_wait_in_one_channel_is_called_in_another(
     assert not slack.shown("C1", slow)
     await quill.at_rest()
     assert len(slack.shown("C1", slow)) == 1
+
+
+@pytest.mark.parametrize("method", ["chat.postMessage", "chat.update"])
+async def test_a_limit_of_an_hour_is_kept_and_the_next_process_delivers(
+    slack: SlackServer, quill: Quill, model: TypingModel, method: str
+):
+    """F3."""
+    model.replies["generate"].extend([ANSWER] * 2)
+    slack.script(method, *[busy(3600)] * 99)
+    asked = slack.says(ASKER, "C1", QUESTION)
+    await slack.until(lambda: bool(slack.calls_of(method)) and bool(model.asked("generate")), 15)
+    await asyncio.sleep(0.5)
+    assert [call.outcome for call in slack.calls_of(method)] == ["ratelimited"], "it waits"
+    slack.nemesis = False
+    await quill.restart()
+    await slack.until(lambda: ANSWER in "".join(slack.shown("C1", asked)), 10)
+    await quill.at_rest()
+    assert len(slack.shown("C1", asked)) == 1
 
 
 LOST = {
