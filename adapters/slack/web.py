@@ -5,8 +5,10 @@ slack_sdk repeats calls by itself, and with them posts; here nothing is repeated
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -24,6 +26,8 @@ SECONDS: Final = 15
 """Of one call."""
 DEFAULT_WAIT: Final = 2.0
 """When Slack asks to wait and does not say how long."""
+ONE_BY_ONE: Final = 60.0
+"""Seconds after such a wait; Slack counts by the minute."""
 SHORTEST_WAIT: Final = 0.01
 """Timers may ring that much too soon."""
 
@@ -86,6 +90,8 @@ class SlackWeb:
         """Why the token is of no use; no call is made any more."""
         self._busy: dict[tuple[str, str], float] = {}
         """Until when all wait before a method, for posts in a channel, since Slack has asked one to."""
+        self._turns: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
+        """After that they go one by one for a while, else all who waited would come at once."""
         self._me: Identity | None = None
 
     async def me(self) -> Identity:
@@ -110,11 +116,17 @@ class SlackWeb:
         return _told(await self._reply(method, arguments))
 
     async def _reply(self, method: str, arguments: Json) -> AsyncSlackResponse:
+        counted = method, str(arguments.get("channel", "")) if method == "chat.postMessage" else ""
+        if self._busy.get(counted, 0.0) < time.monotonic() - ONE_BY_ONE:
+            return await self._called(method, arguments, counted)
+        async with self._turns[counted]:
+            if (left := self._busy.get(counted, 0.0) - time.monotonic()) > SHORTEST_WAIT:
+                raise ChannelBusy(f"Slack asked to wait before {method}.", retry_after=left)
+            return await self._called(method, arguments, counted)
+
+    async def _called(self, method: str, arguments: Json, counted: tuple[str, str]) -> AsyncSlackResponse:
         if self.refusal is not None:
             raise ChannelError(str(self.refusal))
-        counted = method, str(arguments.get("channel", "")) if method == "chat.postMessage" else ""
-        if (left := self._busy.get(counted, 0.0) - time.monotonic()) > SHORTEST_WAIT:
-            raise ChannelBusy(f"Slack asked to wait before {method}.", retry_after=left)
         try:
             if method.startswith(_READS):
                 return await self.client.api_call(method, http_verb="GET", params=arguments)
@@ -131,7 +143,10 @@ class SlackWeb:
 
     def _wait(self, counted: tuple[str, str], seconds: float) -> None:
         now = time.monotonic()
-        self._busy = {what: until for what, until in self._busy.items() if until > now} | {counted: now + seconds}
+        self._busy[counted] = max(now + seconds, self._busy.get(counted, 0.0))
+        for what in [what for what, until in self._busy.items() if until < now - ONE_BY_ONE]:
+            del self._busy[what]
+            self._turns.pop(what, None)
 
     def _failure(self, method: str, failed: SlackApiError) -> ChannelError:
         status = getattr(failed.response, "status_code", 0)
