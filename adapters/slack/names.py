@@ -20,6 +20,8 @@ KEPT_SECONDS: Final = 3600.0
 FAILED_SECONDS: Final = 60.0
 """Before a name is asked for again that could not be had."""
 MOST: Final = 5_000
+MOST_AT_ONCE: Final = 20
+"""Names that are asked for at the same time: Slack allows some 100 a minute, and a crowd's questions wait for them."""
 
 
 class Names:
@@ -45,6 +47,8 @@ class Names:
             return known[0]
         # One message comes as two events at once.
         task = self._asked.get(id_)
+        if task is None and len(self._asked) >= MOST_AT_ONCE:
+            return known[0] if known else id_
         if task is None:
             task = self._asked[id_] = asyncio.create_task(self._learn(id_, ask))
             task.add_done_callback(lambda _: self._asked.pop(id_, None))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from adapters.addressing import FollowUps
+from adapters.slack.names import MOST_AT_ONCE, Names
+from adapters.slack.web import SlackWeb
 from tests.fakes import ScriptedModel
 from tests.slack.conftest import AT, Quill
 from tests.slack_server import ASKER, BOT, BOT_USER, OTHER_BOT, SECOND, Fault, SlackServer
+from tests.slack_server.server import BOT_TOKEN
 
 STAFF = "U0STAFF"
 OIL = "It takes **0.8 L** of oil [1]."
@@ -98,6 +103,17 @@ async def test_an_event_waits_for_no_name(slack: SlackServer, quill: Quill, mode
     (turn,) = await quill.store.turns(quill.key(asked))
     assert (turn.author, turn.typed) == (ASKER, f"How much oil does @{SECOND}'s Kestrel pump take?")
     assert all(delivery.seconds < 3 for delivery in slack.sockets.deliveries)
+
+
+async def test_of_a_crowd_only_some_are_asked_for_their_names(slack: SlackServer):
+    web = SlackWeb(BOT_TOKEN, slack.api_url)
+    names = Names(web)
+    slack.workspace.names |= {f"U{number}": f"Person {number}" for number in range(100)}
+    found = await asyncio.gather(*(names.user(f"U{number}") for number in range(100)))
+    assert len(slack.calls_of("users.info")) == MOST_AT_ONCE
+    assert found[:2] == ["Person 0", "Person 1"]
+    assert found[-1] == "U99"
+    assert await names.user("U99") == "Person 99"
 
 
 async def test_a_thread_that_the_bot_was_called_into_is_not_its_own(
