@@ -20,7 +20,7 @@ SMALL_CONTEXT: Final = 2048
 EMBEDDED: Final = "Model: none is set, so the embedded demonstration answers. For a real one set LLM_BASE_URL."
 NO_PLATFORM: Final = (
     "Chat platforms: none has a token. `threadwise chat` works; for Discord set DISCORD_BOT_TOKEN, for Slack "
-    "SLACK_BOT_TOKEN and SLACK_APP_TOKEN."
+    "SLACK_BOT_TOKEN and SLACK_APP_TOKEN or SLACK_SIGNING_SECRET."
 )
 NOTHING_READ: Final = "Index: there are no documents yet. Run `threadwise ingest PATH`."
 

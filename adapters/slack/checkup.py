@@ -1,8 +1,9 @@
 """Whether the bot can do its work on Slack: the tokens are really tried, and what they may do is compared with the
-manifest. Nothing is posted, and no connection is made."""
+manifest; over HTTP the port is tried. Nothing is posted, and no connection is made."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from importlib.resources import files
 from typing import Any, Final
@@ -17,10 +18,16 @@ from core.errors import ChannelError
 
 NOT_TOLD: Final = (
     "Slack: which events, shortcuts and commands the app has, no token can ask. If mentions stay unanswered, paste "
-    "adapters/slack/manifest.yaml under App Manifest and install the app again."
+    "adapters/slack/{} under App Manifest and install the app again."
 )
 NO_CHANNEL: Final = "Slack: the bot is in no channel yet: write /invite @Threadwise in those in which it is to answer."
 SOCKET: Final = "Slack: the app-level token opens Socket Mode."
+HTTP: Final = (
+    "Slack: its requests are listened for at http://{}:{}/slack/events. Whether the public address in the app's "
+    "manifest leads there, and whether SLACK_SIGNING_SECRET is the app's, only Slack can try: save the address under "
+    "Event Subscriptions while `threadwise run` runs."
+)
+NO_PORT: Final = "Slack: SLACK_HTTP_HOST {} with SLACK_HTTP_PORT {} cannot be listened at ({}): set another."
 REFUSED_APP_TOKEN: Final = (
     "Slack refuses SLACK_APP_TOKEN ({}): make one under Basic Information, App-Level Tokens, with the scope "
     "connections:write."
@@ -47,9 +54,9 @@ async def look(setup: SlackSetup) -> list[Finding]:
     at = "" if setup.api_base_url.rstrip("/") == DEFAULT_URL.rstrip("/") else f" (by {setup.api_base_url})"
     found = [Finding(good=True, text=f"Slack: the bot token is good in the workspace {me.team_name}{at}.")]
     found += [_scopes(me), *await _channels(web, setup)]
-    if setup.app_token:
-        found += await _socket(web, setup, me)
-    return [*found, Finding(good=True, text=NOT_TOLD)]
+    found += await (_http(setup) if setup.signing_secret else _socket(web, setup, me))
+    manifest = "manifest_http.yaml" if setup.signing_secret else "manifest.yaml"
+    return [*found, Finding(good=True, text=NOT_TOLD.format(manifest))]
 
 
 def _unreachable(web: SlackWeb, setup: SlackSetup, error: ChannelError) -> str:
@@ -108,6 +115,16 @@ async def _socket(web: SlackWeb, setup: SlackSetup, me: Identity) -> list[Findin
     if all(apps) and apps[0] != apps[1]:
         return [Finding(good=False, text=OTHER_APP.format(*apps))]
     return [Finding(good=True, text=SOCKET)]
+
+
+async def _http(setup: SlackSetup) -> list[Finding]:
+    host, port = setup.http_host, setup.http_port
+    try:
+        async with await asyncio.start_server(lambda _, writer: writer.close(), host, port):
+            return [Finding(good=True, text=HTTP.format(host, port))]
+    except OSError as error:
+        why = (error.strerror or type(error).__name__).rpartition(": ")[2]
+        return [Finding(good=False, text=NO_PORT.format(host, port, why))]
 
 
 def _app_of(token: str) -> str:

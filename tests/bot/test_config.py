@@ -203,3 +203,34 @@ def test_scopes_are_listed_by_channel():
     for wrong in ("staff", "12=", "=staff", "12=Staff", "12=staff+"):
         with pytest.raises(ConfigError, match="CHANNEL_SCOPES must be channel=scope"):
             load({"CHANNEL_SCOPES": wrong})
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        (["SLACK_BOT_TOKEN"], "SLACK_APP_TOKEN"),
+        (["SLACK_APP_TOKEN"], "SLACK_BOT_TOKEN must be set together"),
+        (["SLACK_SIGNING_SECRET"], "SLACK_BOT_TOKEN must be set together"),
+        (["SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "SLACK_SIGNING_SECRET"], "must not both be set"),
+        (["SLACK_BOT_TOKEN", "SLACK_APP_TOKEN"], ""),
+        (["SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET"], ""),
+        ([], ""),
+    ],
+)
+def test_slack_has_a_bot_token_and_one_of_its_two_ways(names: list[str], why: str):
+    values = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1", "SLACK_SIGNING_SECRET": 32 * "a"}
+    environment = {name: values[name] for name in names}
+    if not why:
+        load(environment)
+        return
+    with pytest.raises(ConfigError, match=why):
+        load(environment)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("SLACK_SIGNING_SECRET", "short"), ("SLACK_HTTP_HOST", "http://x"), ("SLACK_HTTP_PORT", "0")],
+)
+def test_settings_of_slack_over_http_that_could_never_work_are_refused(name: str, value: str):
+    with pytest.raises(ConfigError, match=name):
+        load({name: value})

@@ -16,6 +16,7 @@ from adapters.ports import ThreadKey
 from adapters.rules import Rules
 from adapters.slack.catch_up import Frugality
 from adapters.slack.setup import SlackSetup
+from adapters.slack_http import SlackHttp
 from adapters.slack_socket import Patience, SlackSocket
 from adapters.store import SqlConversationStore
 from bot.wiring import in_line
@@ -61,7 +62,8 @@ class Quill:
         self.store = await SqlConversationStore.open(self.path)
         pipeline = Pipeline(model=self.model, retriever=self.retriever, manners=GEMMA3, names=("Quill",))
         self.dispatcher = Dispatcher(self.store, in_line(pipeline), Gpu(16), MAX_TURNS, rules=QUICK)
-        self.socket = SlackSocket(self.setup, self.desk(self.dispatcher), self.store, self._topics, HASTY, FRUGAL)
+        way = SlackHttp if self.setup.signing_secret else SlackSocket
+        self.socket = way(self.setup, self.desk(self.dispatcher), self.store, self._topics, HASTY, FRUGAL)
         self.socket.channel.shortest_pace = self.pace
         self.dispatcher.attach(self.socket.channel)
         await self.dispatcher.start()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
 
 import pytest
 
 from adapters.checkup import Finding
-from adapters.slack.checkup import NO_CHANNEL, NOT_TOLD, SOCKET, look, wanted_scopes
+from adapters.slack.checkup import HTTP, NO_CHANNEL, NOT_TOLD, SOCKET, look, wanted_scopes
 from adapters.slack.setup import SlackSetup
 from tests.slack_server import Fault, SlackServer
+from tests.slack_server.requests import SIGNING_SECRET
 from tests.slack_server.scopes import GRANTED
 from tests.slack_server.server import APP_TOKEN, BOT_TOKEN
 
@@ -31,7 +33,7 @@ async def test_a_sound_setup_is_told_as_sound_with_what_cannot_be_known(slack: S
         "Slack: the bot token has all scopes of the manifest.",
         "Slack: the bot is in 3 channels.",
         SOCKET,
-        NOT_TOLD,
+        NOT_TOLD.format("manifest.yaml"),
     ]
     assert [call.method for call in slack.calls] == [
         "auth.test",
@@ -111,3 +113,20 @@ async def test_a_slack_that_cannot_be_reached_is_told(slack: SlackServer, setup:
     assert not finding.good
     assert "cannot be reached" in finding.text
     assert "the network and the proxy" in finding.text
+
+
+async def test_over_http_the_port_is_tried_and_the_other_manifest_named(slack: SlackServer, setup: SlackSetup):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        over_http = replace(setup, app_token="", signing_secret=SIGNING_SECRET, http_port=port)
+        (line,) = wrong(await look(over_http))
+        assert f"SLACK_HTTP_PORT {port} cannot be listened at (address already in use)" in line
+    slack.calls.clear()
+    found = await look(over_http)
+    assert wrong(found) == []
+    texts = [finding.text for finding in found]
+    assert texts[-2:] == [HTTP.format("127.0.0.1", port), NOT_TOLD.format("manifest_http.yaml")]
+    assert not slack.calls_of("apps.connections.open")
+    assert SIGNING_SECRET not in "".join(texts)

@@ -17,6 +17,7 @@ from tests.slack_server.events import changed, deleted, told
 from tests.slack_server.faults import ApiError, Fault, Json
 from tests.slack_server.limits import PING, Pace, texts_of
 from tests.slack_server.methods import Methods
+from tests.slack_server.requests import Requests
 from tests.slack_server.scopes import GRANTED, check_scope
 from tests.slack_server.sockets import Delivery, Sockets
 from tests.slack_server.state import APP, BOT_USER, TEAM, Workspace
@@ -44,6 +45,8 @@ class SlackServer:
     def __init__(self) -> None:
         self.workspace = Workspace()
         self.sockets = Sockets()
+        self.requests = Requests(self.sockets)
+        """With a URL they take the place of the sockets."""
         self.methods = Methods(self.workspace, self._echo)
         self.nemesis = True
         self.paced = True
@@ -137,7 +140,7 @@ class SlackServer:
         """Tells the app of an event."""
         self._events += 1
         authorization: Json = {"enterprise_id": None, "team_id": TEAM, "user_id": BOT_USER, "is_bot": True}
-        return self.sockets.send(
+        return self._send(
             {
                 "token": "verification",
                 "team_id": TEAM,
@@ -147,7 +150,8 @@ class SlackServer:
                 "event_id": f"Ev{self._events}",
                 "event_time": int(time.time()),
                 "authorizations": [authorization | {"is_enterprise_install": False}],
-            }
+            },
+            "events_api",
         )
 
     def command(self, user: str, channel: str, command: str, text: str = "") -> Delivery:
@@ -165,7 +169,7 @@ class SlackServer:
             "response_url": f"http://127.0.0.1:{self._port}/response/1",
             "trigger_id": "1.2.trigger",
         }
-        return self.sockets.send(payload, "slash_commands")
+        return self._send(payload, "slash_commands")
 
     def clicks(self, user: str, channel: str, ts: str, action_id: str, value: str = "", **action: Any) -> Delivery:
         """Somebody clicks a button of a message."""
@@ -204,7 +208,10 @@ class SlackServer:
             "token": "verification",
             **more,
         }
-        return self.sockets.send(payload, "interactive")
+        return self._send(payload, "interactive")
+
+    def _send(self, payload: Json, type_: str) -> Delivery:
+        return self.requests.send(payload, type_) if self.requests.url else self.sockets.send(payload, type_)
 
     def _echo(self, event: Json) -> None:
         if self.echoes:
@@ -242,6 +249,7 @@ class SlackServer:
 
     async def stop(self) -> None:
         """Closes everything; what was said and recorded stays."""
+        await self.requests.stop()
         await self.sockets.stop()
         if self._runner is not None:
             await self._runner.cleanup()
