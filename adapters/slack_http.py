@@ -9,32 +9,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Final
 
 from aiohttp import web
 from slack_bolt.adapter.aiohttp import to_aiohttp_response
-from slack_bolt.app.async_app import AsyncApp
 from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 from slack_sdk.signature import SignatureVerifier
 
 from adapters.dispatcher import Dispatcher
-from adapters.slack.catch_up import CatchUp, Frugality
+from adapters.slack.address import listening
+from adapters.slack.catch_up import Frugality
+from adapters.slack.installing import install_routes
 from adapters.slack.pane import Topics
+from adapters.slack.patience import Patience
 from adapters.slack.setup import SlackSetup
-from adapters.slack.workspace import Workspace
-from adapters.slack_socket import Patience
+from adapters.slack.workspaces import App, Hearing, workspace_of
 from adapters.store import SqlConversationStore
-from core.errors import ChannelError, ConfigError
+from core.errors import ChannelError
 
 log = logging.getLogger(__name__)
 
 PATH: Final = "/slack/events"
 """For events, commands and everything that people press."""
-MOST_BYTES: Final = 2**20
-"""Of one request; an event with the longest message that Slack takes has less than a fifth of it."""
 BODY_SECONDS: Final = 2.0
 """Until the whole request is there: before its signature is known, it may be anybody's."""
 ACK_SECONDS: Final = 2.5
@@ -43,7 +40,8 @@ _STAMP: Final = re.compile(r"[0-9]{1,12}")
 
 
 class SlackHttp:
-    """The bot in one workspace. `channel` is attached to the dispatcher, then `run` runs until it is cancelled."""
+    """The bot in its workspace, or in several. `channel` is attached to the dispatcher, then `run` runs until it is
+    cancelled."""
 
     def __init__(
         self,
@@ -55,10 +53,10 @@ class SlackHttp:
         frugality: Frugality = Frugality(),
     ) -> None:
         self._setup, self._patience = setup, patience
-        self._workspace = Workspace(setup, desk, store, topics, frugality)
+        self._workspace = workspace_of(setup, desk, store, topics, patience, frugality)
         self.channel = self._workspace.channel
         self._verifier = SignatureVerifier(setup.signing_secret)
-        self._app: AsyncApp | None = None
+        self._app: App | None = None
         self._at_work: set[asyncio.Task[BoltResponse]] = set()
 
     @property
@@ -69,7 +67,8 @@ class SlackHttp:
     async def run(self) -> None:
         """Takes requests until it is cancelled. Raises `ConfigError` for a port that cannot be had, or a token that
         Slack refuses."""
-        async with self._listening():
+        routes = [web.post(PATH, self._request), *install_routes(self._workspace)]
+        async with listening(self._setup, routes, ACK_SECONDS):
             try:
                 self._app, catch_up = await self._open()
                 catch_up.began()
@@ -83,7 +82,7 @@ class SlackHttp:
                     await asyncio.wait(self._at_work, timeout=ACK_SECONDS)
                 await self._workspace.close()
 
-    async def _open(self) -> tuple[AsyncApp, CatchUp]:
+    async def _open(self) -> tuple[App, Hearing]:
         tries = 0
         while True:
             try:
@@ -94,27 +93,6 @@ class SlackHttp:
                 log.warning("Slack cannot be reached: %s", error)
                 tries += 1
                 await asyncio.sleep(self._patience.backoff(tries))
-
-    @asynccontextmanager
-    async def _listening(self) -> AsyncIterator[None]:
-        host, port = self._setup.http_host, self._setup.http_port
-        server = web.Application(client_max_size=MOST_BYTES)
-        server.router.add_post(PATH, self._request)
-        runner = web.AppRunner(server, access_log=None, shutdown_timeout=ACK_SECONDS)
-        await runner.setup()
-        try:
-            try:
-                await web.TCPSite(runner, host, port).start()
-            except OSError as error:
-                why = (error.strerror or type(error).__name__).rpartition(": ")[2]
-                raise ConfigError(
-                    f"SLACK_HTTP_HOST {host} with SLACK_HTTP_PORT {port} cannot be listened at ({why}): set another, "
-                    "or stop what has it."
-                ) from error
-            log.info("Listening for Slack at http://%s:%d%s", host, port, PATH)
-            yield
-        finally:
-            await runner.cleanup()
 
     async def _request(self, request: web.Request) -> web.Response:
         try:
@@ -147,7 +125,7 @@ class SlackHttp:
             return None
         return text if self._verifier.is_valid(text, stamp, signature) else None
 
-    async def _answer(self, app: AsyncApp, asked: AsyncBoltRequest) -> web.Response:
+    async def _answer(self, app: App, asked: AsyncBoltRequest) -> web.Response:
         # In a task of its own: it goes on when Slack hangs up.
         work = asyncio.create_task(app.async_dispatch(asked))
         self._at_work.add(work)

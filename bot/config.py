@@ -136,6 +136,12 @@ def _checked_secret(value: SecretStr) -> SecretStr:
     return SecretStr(value.get_secret_value().strip())
 
 
+def _checked_client_id(value: str) -> str:
+    if not re.fullmatch(r"[0-9.]{0,64}", value):
+        raise ValueError('must be two numbers with a dot between them: copy it from "Basic Information"')
+    return value
+
+
 def _checked_host(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9.:-]+", value):
         raise ValueError('must be an address or a name of this machine, e.g. "127.0.0.1" or "0.0.0.0"')
@@ -234,6 +240,11 @@ class Settings(BaseModel):
         None, alias="SLACK_SIGNING_SECRET"
     )
     """In place of the app token: Slack sends requests over HTTP."""
+    slack_client_id: Annotated[str, AfterValidator(_checked_client_id)] = Field("", alias="SLACK_CLIENT_ID")
+    slack_client_secret: Annotated[SecretStr, AfterValidator(_checked_secret)] | None = Field(
+        None, alias="SLACK_CLIENT_SECRET"
+    )
+    """In place of the bot token: workspaces install the app, and each has a token of its own."""
     slack_http_host: Annotated[str, AfterValidator(_checked_host)] = Field("127.0.0.1", alias="SLACK_HTTP_HOST")
     slack_http_port: int = Field(3000, alias="SLACK_HTTP_PORT", ge=1, le=65535)
     """Where they are listened for."""
@@ -280,10 +291,18 @@ def _slack_mistakes(settings: Settings) -> list[str]:
             "SLACK_APP_TOKEN (for Socket Mode) and SLACK_SIGNING_SECRET (for HTTP) must not both be set: an app has "
             "one of the two"
         ]
-    if (settings.slack_bot_token is None) == any(ways):
+    if bool(settings.slack_client_id) != bool(settings.slack_client_secret):
+        return ["SLACK_CLIENT_ID and SLACK_CLIENT_SECRET must be set together"]
+    tokens = (settings.slack_bot_token, settings.slack_client_secret)
+    if all(tokens):
         return [
-            "SLACK_BOT_TOKEN must be set together with SLACK_APP_TOKEN (for Socket Mode) or SLACK_SIGNING_SECRET (for "
-            "HTTP): docs/slack.md tells where they are"
+            "SLACK_BOT_TOKEN (of one workspace) and SLACK_CLIENT_ID (with which several install the app) must not both "
+            "be set"
+        ]
+    if any(tokens) != any(ways):
+        return [
+            "SLACK_BOT_TOKEN (or SLACK_CLIENT_ID, for several workspaces) must be set together with SLACK_APP_TOKEN "
+            "(for Socket Mode) or SLACK_SIGNING_SECRET (for HTTP): docs/slack.md tells where they are"
         ]
     return []
 

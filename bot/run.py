@@ -49,7 +49,7 @@ class Platform(Protocol):
 
 async def run(settings: Settings) -> int:
     """Until SIGINT or SIGTERM: 0. Raises `ThreadwiseError` with one line on what is wrong."""
-    if settings.discord_bot_token is None and settings.slack_bot_token is None:
+    if settings.discord_bot_token is None and slack_setup(settings) is None:
         raise ConfigError(NO_TOKEN)
     if settings.metrics_port is not None:
         serve_metrics(settings.metrics_port)
@@ -100,10 +100,12 @@ def _topics(app: App) -> Callable[[], Awaitable[list[str]]]:
 
 def slack_setup(settings: Settings) -> SlackSetup | None:
     """What the settings say about Slack; None if they have no token."""
-    if settings.slack_bot_token is None:
+    if settings.slack_bot_token is None and settings.slack_client_secret is None:
         return None
     return SlackSetup(
-        bot_token=settings.slack_bot_token.get_secret_value(),
+        bot_token=_secret(settings.slack_bot_token),
+        client_id=settings.slack_client_id,
+        client_secret=_secret(settings.slack_client_secret),
         app_token=_secret(settings.slack_app_token),
         signing_secret=_secret(settings.slack_signing_secret),
         http_host=settings.slack_http_host,

@@ -77,6 +77,9 @@ SLOTS_IN_USE = Gauge("rag_model_slots_in_use", "Calls to the chat model in fligh
 SLOTS = Gauge("rag_model_slots", "Calls to the chat model that may be in flight at a time.")
 MODEL_UP = Gauge("rag_model_up", "1 while the chat model takes calls, 0 while questions wait for it.")
 
+SLACK_NOT_INSTALLED = Counter(
+    "rag_slack_not_installed_total", "Requests from Slack workspaces in which the app is not installed (any more)."
+)
 JOBS_ENDED = Counter(
     "rag_jobs_ended_total",
     "Questions by how they ended: answered, stopped, failed, expired, refused, undeliverable, deleted.",

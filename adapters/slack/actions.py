@@ -191,7 +191,11 @@ class Actions:
         """The turn that our messages with `key` answer, if it was asked in `channel`: what a message of another app
         names may be from a channel that is not for these eyes."""
         found = await self._memory.lookups.turn_of(key) if key else None
-        return found if found and found.thread == self._key(channel, found.thread.thread) else None
+        return found if found and self.is_in(found.thread, channel) else None
+
+    def is_in(self, thread: ThreadKey, channel: str) -> bool:
+        """Whether a conversation is in a channel of this workspace."""
+        return thread == self._key(channel, thread.thread)
 
     @staticmethod
     def searched(turn: StoredTurn) -> str:

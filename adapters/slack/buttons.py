@@ -111,7 +111,7 @@ class Buttons:
 
     async def _stop(self, body: Json, key: str) -> str:
         job = self._jobs.job_of(key)
-        if job is None or job.thread.channel != _channel(body):
+        if job is None or not self._actions.is_in(job.thread, _channel(body)):
             return OVER
         if _user(body) != job.asker and _user(body) not in self._setup.staff:
             return NOT_YOURS

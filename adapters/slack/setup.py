@@ -14,7 +14,11 @@ DEFAULT_URL: Final = "https://slack.com/api/"
 class SlackSetup:
     """Empty sets allow everybody and everything."""
 
-    bot_token: str = field(repr=False)
+    bot_token: str = field(default="", repr=False)
+    """Of the one workspace; empty where the app is installed in several."""
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    """With which workspaces install the app; set in place of the bot token."""
     app_token: str = field(default="", repr=False)
     """For Socket Mode."""
     signing_secret: str = field(default="", repr=False)

@@ -209,9 +209,14 @@ def test_scopes_are_listed_by_channel():
     ("names", "why"),
     [
         (["SLACK_BOT_TOKEN"], "SLACK_APP_TOKEN"),
-        (["SLACK_APP_TOKEN"], "SLACK_BOT_TOKEN must be set together"),
-        (["SLACK_SIGNING_SECRET"], "SLACK_BOT_TOKEN must be set together"),
+        (["SLACK_APP_TOKEN"], "must be set together with SLACK_APP_TOKEN"),
+        (["SLACK_SIGNING_SECRET"], "must be set together with SLACK_APP_TOKEN"),
         (["SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "SLACK_SIGNING_SECRET"], "must not both be set"),
+        (["SLACK_CLIENT_ID", "SLACK_APP_TOKEN"], "SLACK_CLIENT_ID and SLACK_CLIENT_SECRET must be set together"),
+        (["SLACK_CLIENT_ID", "SLACK_CLIENT_SECRET"], "must be set together with SLACK_APP_TOKEN"),
+        (["SLACK_BOT_TOKEN", "SLACK_CLIENT_ID", "SLACK_CLIENT_SECRET", "SLACK_APP_TOKEN"], "of one workspace"),
+        (["SLACK_CLIENT_ID", "SLACK_CLIENT_SECRET", "SLACK_SIGNING_SECRET"], ""),
+        (["SLACK_CLIENT_ID", "SLACK_CLIENT_SECRET", "SLACK_APP_TOKEN"], ""),
         (["SLACK_BOT_TOKEN", "SLACK_APP_TOKEN"], ""),
         (["SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET"], ""),
         ([], ""),
@@ -219,6 +224,7 @@ def test_scopes_are_listed_by_channel():
 )
 def test_slack_has_a_bot_token_and_one_of_its_two_ways(names: list[str], why: str):
     values = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1", "SLACK_SIGNING_SECRET": 32 * "a"}
+    values |= {"SLACK_CLIENT_ID": "12.34", "SLACK_CLIENT_SECRET": 32 * "b"}
     environment = {name: values[name] for name in names}
     if not why:
         load(environment)

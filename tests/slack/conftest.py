@@ -15,9 +15,11 @@ from adapters.dispatcher import Dispatcher
 from adapters.ports import ThreadKey
 from adapters.rules import Rules
 from adapters.slack.catch_up import Frugality
+from adapters.slack.channel import SlackChannel
+from adapters.slack.patience import Patience
 from adapters.slack.setup import SlackSetup
 from adapters.slack_http import SlackHttp
-from adapters.slack_socket import Patience, SlackSocket
+from adapters.slack_socket import SlackSocket
 from adapters.store import SqlConversationStore
 from bot.wiring import in_line
 from core.errors import ConfigError
@@ -63,8 +65,10 @@ class Quill:
         pipeline = Pipeline(model=self.model, retriever=self.retriever, manners=GEMMA3, names=("Quill",))
         self.dispatcher = Dispatcher(self.store, in_line(pipeline), Gpu(16), MAX_TURNS, rules=QUICK)
         way = SlackHttp if self.setup.signing_secret else SlackSocket
-        self.socket = way(self.setup, self.desk(self.dispatcher), self.store, self._topics, HASTY, FRUGAL)
-        self.socket.channel.shortest_pace = self.pace
+        # Typed as anything: what its channel has depends on the setup.
+        self.socket: Any = way(self.setup, self.desk(self.dispatcher), self.store, self._topics, HASTY, FRUGAL)
+        if isinstance(self.socket.channel, SlackChannel):
+            self.socket.channel.shortest_pace = self.pace
         self.dispatcher.attach(self.socket.channel)
         await self.dispatcher.start()
         self.running = asyncio.create_task(self.socket.run())

@@ -20,6 +20,7 @@ from adapters import slack_http
 from adapters.jobs import Admitted
 from adapters.ports import Inbound
 from adapters.slack.actions import SHOW_QUERY
+from adapters.slack.address import MOST_BYTES
 from adapters.slack_http import PATH, SlackHttp
 from core.errors import ConfigError
 from tests.slack.conftest import AT, Quill, TypingModel
@@ -135,7 +136,7 @@ async def test_slacks_look_at_the_certificate_is_answered_though_it_is_not_signe
 
 
 async def test_a_body_that_is_too_large_is_refused_unread(slack: SlackServer, quill: Quill):
-    body = json.dumps(mention() | {"filler": "x" * slack_http.MOST_BYTES})
+    body = json.dumps(mention() | {"filler": "x" * MOST_BYTES})
     with suppress(ClientConnectionError):  # The connection ends while the rest is on its way.
         assert (await slack.requests.post(body))[0] == 413
     assert await taken(quill) == 0
