@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from core.pipeline import Pipeline
 from core.prompts import GEMMA3
 from core.types import ChatRequest, Delta
 from core.window import MAX_TURNS
+from tests.chaos.checker import ENDED
 from tests.fakes import HERON, KESTREL, LEAVE, ScriptedModel, ScriptedRetriever
 from tests.slack_server import ASKER, BOT_USER, TEAM, SlackServer
 from tests.slack_server.server import APP_TOKEN, BOT_TOKEN
@@ -36,6 +38,12 @@ QUICK = Rules(heartbeat=0.2, position_every=0.2, resumes_per_second=1000, settli
 HASTY = Patience(hello=1.5, ping=0.3, look=0.02, first_retry=0.02, longest_retry=0.1, overlap=0.5)
 FRUGAL = Frugality(at_once=20, every=0.02, longest_wait=0.5, most_waits=2, between=0.05)
 AT = f"<@{BOT_USER}>"
+
+
+@pytest.fixture(autouse=True)
+def _time_to_look_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine the local Slack takes longer than the real one may."""
+    monkeypatch.setattr("adapters.slack.intake.LOOK_BACK_SECONDS", 10.0)
 
 
 class TypingModel(ScriptedModel):
@@ -95,13 +103,15 @@ class Quill:
 
     async def at_rest(self) -> None:
         """Until nothing is on its way: all that was said is acknowledged, and every job has ended."""
-        await self.slack.until(
-            lambda: (
-                all(delivery.done.is_set() for delivery in self.slack.sockets.deliveries)
-                and not self.dispatcher._tickets
-            ),
-            20,
-        )
+        await self.slack.until(lambda: all(delivery.done.is_set() for delivery in self.slack.sockets.deliveries), 20)
+        await self.slack.until(lambda: not self._open_jobs(), 20)
+        await self.slack.until(lambda: not self.dispatcher._tickets, 20)
+
+    def _open_jobs(self) -> int:
+        """From the database: between two attempts at a question nobody in the process is at it."""
+        with closing(sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)) as database:
+            (count,) = database.execute(f"SELECT count(*) FROM jobs WHERE state NOT IN {ENDED}").fetchone()
+        return int(count)
 
     async def hears(self, text: str, channel: str = "C1", thread: str | None = None, user: str = ASKER) -> str:
         """Somebody says something, and everything has been said to it; the `ts` of what they said."""
