@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -141,6 +142,7 @@ async def test_a_frame_that_discord_py_cannot_take_ends_nothing(
 ):
     monkeypatch.setattr("adapters.discord.connection.FIRST_PAUSE", 0.05)
     (session,) = await until(lambda: quill.server.gateway.connected)
+    assert session.connection is not None
     await session.connection.socket.send_str("{")
     await until(lambda: len(quill.server.gateway.identifies) == 2)
     assert "a new one is made" in caplog.text
@@ -148,3 +150,116 @@ async def test_a_frame_that_discord_py_cannot_take_ends_nothing(
     quill.will_answer("0.8 L [1].")
     said = await quill.server.say(ASKER, GENERAL, f"{ME} {OIL}")
     await quill.final(int(said["id"]))
+
+
+def cut_shard(server: DiscordServer, number: int, *, replays: bool = False) -> None:
+    """Ends the connection of one shard of two; without `replays` its session is lost."""
+    (session,) = [session for session in server.gateway.connected if session.shard == (number, 2)]
+    connection, session.connection = session.connection, None
+    assert connection is not None
+    if not replays:
+        del server.gateway.sessions[session.id]
+    connection.cut()
+
+
+@pytest.mark.parametrize("replays", [True, False])
+async def test_one_shard_of_several_that_was_away_misses_nothing_and_private_messages_go_on(
+    server: DiscordServer, store: SqlConversationStore, replays: bool
+):
+    dm = int(server.world.add_dm(5000, ASKER)["id"])
+    async with quill_on(server, store, shards=2) as quill:
+        await store.lookups.mark("discord", datetime.now(UTC))
+        server.gateway.silent_to.add(1)
+        cut_shard(server, 1, replays=replays)
+        quill.will_answer("0.8 L [1].", "0.8 L [1].")
+        said = await server.say(ASKER, GENERAL, f"{ME} {OIL}")
+        await server.say(ASKER, dm, OIL)
+        await quill.final(dm)
+        assert not server.posts(int(said["id"]))
+        server.gateway.silent_to.clear()
+        server.gateway.cut_unanswered()
+        await answered(quill, 2)
+        await quill.silent()
+    assert len(server.posts()) == 2
+    anew = [data for _, data in server.gateway.identifies if data["shard"] == [1, 2]]
+    assert (len(anew) == 1) == replays
+
+
+async def test_a_shard_that_is_back_is_read_up_though_another_one_stays_away(
+    server: DiscordServer, store: SqlConversationStore
+):
+    async with quill_on(server, store, shards=2) as quill:
+        await store.lookups.mark("discord", datetime.now(UTC))
+        server.gateway.silent_to.add(0)
+        cut_shard(server, 0)
+        await until(lambda: len(server.gateway.connected) == 1)
+        cut_shard(server, 1)
+        quill.will_answer("0.8 L [1].")
+        server.world.add_message(GENERAL, ASKER, f"{ME} {OIL}")
+        await answered(quill, 1)
+        assert [session.shard for session in server.gateway.connected] == [(1, 2)]
+
+
+async def test_while_a_shard_is_away_it_is_not_noted_that_all_was_heard(
+    server: DiscordServer, store: SqlConversationStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(catch_up, "MARK_SECONDS", 0.02)
+    async with quill_on(server, store, shards=2):
+        server.gateway.silent_to.add(1)
+        cut_shard(server, 1)
+        await until(lambda: len(server.gateway.connected) == 1)
+        await asyncio.sleep(0.1)
+        before = await store.lookups.heard_until("discord")
+        await asyncio.sleep(0.2)
+        assert await store.lookups.heard_until("discord") == before
+
+
+async def test_a_shard_that_is_cut_while_all_of_them_start_keeps_none_from_being_heard(
+    server: DiscordServer, store: SqlConversationStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(discord_gateway, "GUILDS_SECONDS", 0.5)
+    await store.lookups.mark("discord", datetime.now(UTC))
+    server.world.add_message(GENERAL, ASKER, f"{ME} {OIL}")
+    starting = quill_on(server, store, shards=2)
+    entering = asyncio.ensure_future(starting.__aenter__())
+    await until(lambda: len(server.gateway.connected) == 2)
+    cut_shard(server, 0)
+    quill = await entering
+    try:
+        quill.will_answer("0.8 L [1].")
+        await answered(quill, 1)
+        assert len(server.gateway.identifies) == 3
+    finally:
+        await starting.__aexit__(None, None, None)
+
+
+async def test_a_session_that_is_cut_before_it_has_told_of_its_servers_hears_all_the_same(
+    server: DiscordServer, store: SqlConversationStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(discord_gateway, "GUILDS_SECONDS", 0.5)
+    await store.lookups.mark("discord", datetime.now(UTC))
+    server.world.add_message(GENERAL, ASKER, f"{ME} {OIL}")
+    starting = quill_on(server, store)
+    entering = asyncio.ensure_future(starting.__aenter__())
+    await until(lambda: server.gateway.connected)
+    server.gateway.open_to_new.clear()
+    server.gateway.cut()
+    await asyncio.sleep(0.8)
+    assert not entering.done()
+    server.gateway.open_to_new.set()
+    quill = await entering
+    try:
+        quill.will_answer("0.8 L [1].")
+        await answered(quill, 1)
+    finally:
+        await starting.__aexit__(None, None, None)
+
+
+async def test_it_can_be_stopped_while_a_shard_connects_again(server: DiscordServer, store: SqlConversationStore):
+    async with asyncio.timeout(10):
+        async with quill_on(server, store, shards=2):
+            server.gateway.open_to_new.clear()
+            cut_shard(server, 1)
+            await until(lambda: len(server.gateway._connections) > 1)
+            await asyncio.sleep(0.1)
+        server.gateway.open_to_new.set()
