@@ -132,11 +132,13 @@ class _Events:
 
     async def edit(self, event: discord.RawMessageUpdateEvent, client: discord.Client) -> None:
         if client.user is not None and "content" in event.data:
+            self._intake.lately.edit(event.message)
             await _placed(event.message, client)
             async with self._turn(event.message):
                 await _logged(self._intake.edited(event.message, client.user))
 
     async def delete(self, guild: int | None, channel: int, messages: set[int], client: discord.Client) -> None:
+        self._intake.lately.delete(messages)
         place = await _place(channel, client)
         for message in sorted(messages):
             await _logged(self._intake.deleted(place, guild, channel, message))
@@ -149,6 +151,9 @@ class _Events:
         # In a channel each mention is a conversation of its own.
         conversation = message.channel if is_one(message.channel) else message
         return self._in_turn.setdefault(conversation.id, asyncio.Lock())
+
+    def gone(self, guild: int, place: int | None = None) -> None:
+        self._intake.place_gone(guild, place)
 
     def thread(self, thread: discord.Thread) -> None:
         self._intake.thread_changed(thread)
@@ -190,6 +195,15 @@ class _Heard(discord.Client):
 
     async def on_thread_update(self, before: discord.Thread, after: discord.Thread) -> None:
         self._events.thread(after)
+
+    async def on_raw_thread_delete(self, event: discord.RawThreadDeleteEvent) -> None:
+        self._events.gone(event.guild_id, event.thread_id)
+
+    async def on_guild_channel_delete(self, channel: discord.abc.GuildChannel) -> None:
+        self._events.gone(channel.guild.id, channel.id)
+
+    async def on_guild_remove(self, guild: discord.Guild) -> None:
+        self._events.gone(guild.id)
 
     async def on_error(self, event_method: str, /, *args: Any, **kwargs: Any) -> None:
         log.exception("Handling %s failed", event_method)

@@ -124,6 +124,14 @@ class Dispatcher:
             self._summarize_again(found.thread)
         await self._sweep()
 
+    def place_gone(self, platform: str, workspace: str, place: str | None) -> None:
+        """A thread, a channel, or with None a whole workspace is gone to us: what waits there ends undeliverable."""
+        for ticket in list(self._tickets.values()):
+            thread = ticket.job.thread
+            within = (thread.platform, thread.workspace) == (platform, workspace)
+            if within and (place is None or place in (thread.channel, thread.thread)) and ticket.live is not None:
+                ticket.live.lose_place()
+
     async def forget(self, thread: ThreadKey) -> int:
         """Removes a conversation for good; how many turns it had."""
         turns = await self._store.forget(thread)
