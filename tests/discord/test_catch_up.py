@@ -263,3 +263,38 @@ async def test_it_can_be_stopped_while_a_shard_connects_again(server: DiscordSer
             await until(lambda: len(server.gateway._connections) > 1)
             await asyncio.sleep(0.1)
         server.gateway.open_to_new.set()
+
+
+async def test_forty_questions_of_a_cut_of_ten_minutes_are_each_answered_once(
+    server: DiscordServer, store: SqlConversationStore
+):
+    """F6: in 5 channels and 3 threads, while the session is lost."""
+    world = server.world
+    channels = [int(world.add_channel(2000 + number, f"room-{number}")["id"]) for number in range(5)]
+    threads = [int(world.add_thread(3000 + number, GENERAL, f"talk-{number}", ASKER)["id"]) for number in range(3)]
+    async with quill_on(server, store) as quill:
+        server.limits.buckets.clear()
+        server.gateway.open_to_new.clear()
+        server.gateway.forget()
+        server.gateway.cut()
+        await asyncio.sleep(0.2)
+        began = now_ms() - 600_000
+        await store.lookups.mark("discord", datetime.fromtimestamp(began / 1000, UTC))
+        said = []
+        for number in range(40):
+            world.add_user(4000 + number, f"Person {number}")
+            place = [*channels, *threads][number % 8]
+            id_ = world.new_id(began + number * 14_000)
+            said.append(world.add_message(place, 4000 + number, f"{ME} {OIL}", id_=id_))
+        quill.will_answer(*["0.8 L [1]."] * 40, rewrite=("Kestrel oil",) * 12)
+        server.gateway.open_to_new.set()
+        await until(lambda: quill.asked == 40, seconds=60)
+        await until(lambda: not quill.bot.dispatcher._tickets, seconds=60)
+        await quill.silent()
+        for message in said:
+            place = int(message["channel_id"])
+            if place in channels:
+                assert len(server.posts(int(message["id"]))) == 1
+        assert [len(server.posts(thread)) for thread in threads] == [5, 5, 5]
+        assert len(server.posts()) == 40
+        assert all(post["content"].startswith("0.8 L [1].") for post in server.posts())
