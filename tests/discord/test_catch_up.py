@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -50,6 +51,66 @@ async def test_what_was_said_during_a_cut_is_answered_once(quill: Quill, replays
     await quill.silent()
     assert len(server.posts()) == 2
     assert len(server.gateway.identifies) == (1 if replays else 2)
+
+
+async def told_to_reconnect(server: DiscordServer) -> None:
+    await server.gateway.reconnect()
+
+
+async def told_to_resume(server: DiscordServer) -> None:
+    await server.gateway.invalidate(resumable=True)
+
+
+async def told_to_begin_anew(server: DiscordServer) -> None:
+    await server.gateway.invalidate(resumable=False)
+
+
+async def closed_for_an_unknown_error(server: DiscordServer) -> None:
+    await server.gateway.close(4000)
+
+
+async def closed_for_a_session_that_timed_out(server: DiscordServer) -> None:
+    server.gateway.forget()
+    await server.gateway.close(4009)
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        told_to_reconnect,
+        told_to_resume,
+        told_to_begin_anew,
+        closed_for_an_unknown_error,
+        closed_for_a_session_that_timed_out,
+    ],
+)
+async def test_however_a_session_ends_what_is_said_meanwhile_is_answered_once(
+    quill: Quill, ends: Callable[[DiscordServer], Awaitable[None]]
+):
+    """F6."""
+    server = quill.server
+    await quill.store.lookups.mark("discord", datetime.now(UTC))
+    (before,) = await until(lambda: list(server.gateway._connections))
+    server.gateway.open_to_new.clear()
+    await ends(server)
+    await until(lambda: before not in server.gateway._connections)
+    quill.will_answer("0.8 L [1].")
+    await server.say(ASKER, GENERAL, f"{ME} {OIL}")
+    server.gateway.open_to_new.set()
+    await answered(quill, 1)
+    await quill.silent()
+    assert len(server.posts()) == 1
+
+
+async def test_an_event_that_is_told_four_times_is_one_question(quill: Quill):
+    """F1."""
+    quill.will_answer("0.8 L [1].")
+    said = await quill.server.say(ASKER, GENERAL, f"{ME} {OIL}")
+    for _ in range(3):
+        await quill.server.gateway.dispatch("MESSAGE_CREATE", quill.server.rest.event(said))
+    await answered(quill, 1)
+    await quill.silent()
+    assert quill.asked == len(quill.server.posts()) == 1
 
 
 async def test_a_restart_finds_questions_in_channels_threads_and_private_messages(
