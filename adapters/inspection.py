@@ -37,12 +37,6 @@ def rewrite_lines(turn: StoredTurn) -> list[str]:
     return [*lines, f"Searched for: {turn.searched or '(nothing)'}", f"Status:       {status}{reason}"]
 
 
-def fact_lines(facts: Sequence[str], *, remembers: bool) -> list[str]:
-    """What is remembered of a person, for them alone: newest first. There may be facts from when it was on."""
-    off = [] if remembers else ["Nothing new is remembered: MEMORY_ENABLED is not set, or the model cannot do it."]
-    return [*off, *(f"- {fact}" for fact in facts)] or ["Nothing is remembered of you yet."]
-
-
 def context_lines(turns: Sequence[StoredTurn]) -> list[str]:
     """What the model was given for the last question of a conversation."""
     if not turns:

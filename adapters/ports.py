@@ -108,6 +108,7 @@ class StoredTurn:
     degraded: tuple[Degradation, ...]
     kept: Kept
     state: TurnState
+    readers: Readers
     asked_at: datetime
     answered_at: datetime | None
 

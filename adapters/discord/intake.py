@@ -24,10 +24,10 @@ from adapters.discord.access import Access
 from adapters.discord.delivery import AGAIN, LONGEST_NAME, NO_TITLE, PLATFORM
 from adapters.discord.lately import Lately
 from adapters.discord.listening import Listening
-from adapters.discord.places import Place, is_one, is_private, key, key_in, parent_of
+from adapters.discord.places import Place, is_one, is_private, key, key_in, parent_of, readers_of
 from adapters.discord.setup import DiscordSetup
 from adapters.dispatcher import Dispatcher
-from adapters.ports import Inbound, ThreadKey, platform_order
+from adapters.ports import Inbound, Readers, ThreadKey, platform_order
 from adapters.store import SqlConversationStore
 from core.errors import ThreadwiseError
 
@@ -230,8 +230,12 @@ class Intake:
         *,
         at: datetime,
         exact: bool = False,
+        readers: Readers = Readers.UNKNOWN,
     ) -> None:
-        """A question by a command or a button. Raises `ThreadwiseError` if it could not be stored."""
+        """A question by a command or a button; `readers` only if the words are the author's own.
+
+        Raises `ThreadwiseError` if it could not be stored.
+        """
         self._remember_title(message_id.rpartition(AGAIN)[2], text)
         inbound = Inbound(
             message_id=message_id,
@@ -241,6 +245,7 @@ class Intake:
             text=text,
             sent_at=at,
             exact=exact,
+            readers=readers,
             order=platform_order(message_id.partition(AGAIN)[0]),
         )
         await self._admitted(inbound)
@@ -285,6 +290,8 @@ class Intake:
             author=message.author.display_name,
             text=text,
             sent_at=message.created_at,
+            # What a file says is not said by whoever sends it.
+            readers=Readers.UNKNOWN if message.attachments else readers_of(message.channel),
             order=platform_order(str(message.id)),
         )
 

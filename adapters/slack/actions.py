@@ -9,9 +9,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
+from adapters import about_me
 from adapters.inspection import rewrite_lines, shortened
 from adapters.markdown.mrkdwn import escaped
-from adapters.ports import Inbound, StoredTurn, ThreadKey, platform_order
+from adapters.ports import Inbound, Person, Readers, StoredTurn, ThreadKey, platform_order
 from adapters.slack.channel import PLATFORM, key_in
 from adapters.slack.intake import Desk
 from adapters.slack.names import Names
@@ -34,12 +35,17 @@ NO_SEARCH: Final = "I know of no question that belongs to this message."
 NOTHING_HERE: Final = "There is no conversation of mine to forget here."
 NOT_YOURS: Final = "Only the person whose question opened a thread can have it forgotten, or begin it afresh."
 RESET: Final = "I start afresh in this thread: what was said before is not used any more."
+FORGET_WHAT: Final = (
+    "`/forget` removes your latest thread in this channel, `/forget me` what I remember of you, `/forget me 12` one "
+    "of it by its number."
+)
 HELP: Final = """\
 Mention me with a question in a channel, or write to me directly. In the thread of an answer you can ask on without it.
 • `/ask question` asks in this channel, for all to see
 • `/rewrite` shows what was searched for your latest question in this channel
 • `/reset` lets me start afresh in your latest thread in this channel
 • `/forget` removes your latest thread in this channel from my memory
+• `/memory` shows to you alone what I remember of you, `/forget me` removes it, `/forget me 12` one of it by its number
 • `/help` shows this
 In a thread, open the menu of a message: _Show rewritten query_, _Start afresh_, _Forget this conversation_."""
 
@@ -65,8 +71,8 @@ class Memory(Protocol):
     async def turns(self, thread: ThreadKey) -> list[StoredTurn]: ...
 
 
-class ForgetfulDesk(Desk, Protocol):
-    """Takes questions, and forgets conversations."""
+class ForgetfulDesk(Desk, about_me.Rememberer, Protocol):
+    """Takes questions, and forgets conversations and people."""
 
     async def forget(self, thread: ThreadKey) -> int: ...
 
@@ -99,8 +105,9 @@ class Actions:
             case "rewrite":
                 return await self._rewrite(channel, user)
             case "forget":
-                found = await self._latest(channel, user)
-                return await self._forget(found.thread, user) if found else NO_QUESTION
+                return await self._forget_something(channel, user, str(command.get("text") or "").strip())
+            case "memory":
+                return escaped("\n".join(await about_me.memory_lines(self._desk, self._person(user))))
             case "reset":
                 found = await self._latest(channel, user)
                 return await self._reset(found.thread, user) if found else NO_QUESTION
@@ -143,6 +150,7 @@ class Actions:
                 author_id=user,
                 author=name,
                 text=question,
+                readers=Readers.ALONE if channel.startswith("D") else Readers.CHANNEL,
                 sent_at=datetime.now(UTC),
                 order=platform_order(ts),
             )
@@ -158,6 +166,14 @@ class Actions:
 
     async def _latest(self, channel: str, user: str) -> Found | None:
         return await self._memory.lookups.latest_by(self._key(channel, ""), user)
+
+    async def _forget_something(self, channel: str, user: str, what: str) -> str:
+        if (number := about_me.which_of_me(what)) is not None:
+            return escaped(await about_me.forget_me(self._desk, self._person(user), number))
+        if what:
+            return FORGET_WHAT
+        found = await self._latest(channel, user)
+        return await self._forget(found.thread, user) if found else NO_QUESTION
 
     async def _forget(self, thread: ThreadKey, user: str) -> str:
         turns = await self._memory.turns(thread)
@@ -202,6 +218,9 @@ class Actions:
         """What was searched for a question, and why, as mrkdwn."""
         lines = "\n".join(rewrite_lines(turn)).replace("```", "'''")
         return f"```\n{escaped(lines)}\n```"
+
+    def _person(self, user: str) -> Person:
+        return Person(platform=PLATFORM, workspace=self._team, id=user)
 
     def _key(self, channel: str, thread: str) -> ThreadKey:
         return ThreadKey(platform=PLATFORM, workspace=self._team, channel=channel, thread=thread)

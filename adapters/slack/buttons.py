@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from adapters.jobs import Admitted, Job
-from adapters.ports import Inbound, platform_order
+from adapters.ports import Inbound, Readers, platform_order
 from adapters.slack import rendering
 from adapters.slack.actions import Actions, Memory
 from adapters.slack.channel import AGAIN, key_in
@@ -101,6 +101,7 @@ class Buttons:
             text=found.turn.typed,
             sent_at=datetime.now(UTC),
             exact=exact,
+            readers=found.turn.readers if found.turn.author_id == _user(body) else Readers.UNKNOWN,
             order=platform_order(pressed),
         )
         try:

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from adapters.addressing import Addressee, FollowUps, is_question, says_solved
 from adapters.jobs import Admitted, Edited
-from adapters.ports import Aside, Inbound, StoredTurn, ThreadKey, platform_order
+from adapters.ports import Aside, Inbound, Readers, StoredTurn, ThreadKey, platform_order
 from adapters.slack import rendering
 from adapters.slack.channel import PLATFORM
 from adapters.slack.events import Gone, Json, Rewritten, Said, what_happened
@@ -180,7 +180,8 @@ class Intake:
         if not inbound.text and not inbound.unread and heard:
             # A mention without a word asks about what stands above it.
             *earlier, last = heard
-            inbound, heard = replace(inbound, text=last.text), tuple(earlier)
+            # These words need not be the asker's own.
+            inbound, heard = replace(inbound, text=last.text, readers=Readers.UNKNOWN), tuple(earlier)
         admitted = await self._desk.admit(replace(inbound, heard=heard))
         if admitted is None:
             return False
@@ -217,11 +218,19 @@ class Intake:
             text=text,
             unread=unread,
             sent_at=datetime.fromtimestamp(float(said.ts), UTC),
+            readers=_readers(said),
             order=platform_order(said.ts),
         )
 
     def _key(self, channel: str, thread: str) -> ThreadKey:
         return ThreadKey(platform=PLATFORM, workspace=self._team, channel=channel, thread=thread)
+
+
+def _readers(said: Said) -> Readers:
+    """Who reads the conversation. What a file says is not said by whoever sends it."""
+    if said.files:
+        return Readers.UNKNOWN
+    return Readers.ALONE if said.direct else Readers.CHANNEL
 
 
 def _under(said: Said) -> str:

@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any, TypeVar
 
-from adapters.ports import Inbound, StoredTurn, ThreadKey, TurnState
+from adapters.ports import Inbound, Readers, StoredTurn, ThreadKey, TurnState
 from adapters.store.models import ThreadRow, TurnRow
 from core.types import Answer, Citation, Degradation, Kept, QueryStatus, Said, Turn
 
@@ -83,6 +83,7 @@ def stored_turn(row: TurnRow) -> StoredTurn:
         degraded=tuple(_value(Degradation, item) for item in row.degraded),
         kept=_value(Kept, row.kept),
         state=TurnState(row.state),
+        readers=Readers(row.readers),
         asked_at=row.asked_at,
         answered_at=row.answered_at,
     )

@@ -31,7 +31,7 @@ async def two_turns(quill: Quill) -> tuple[int, list[Json]]:
 
 async def test_all_commands_are_registered(quill: Quill):
     names = {command["name"] for command in quill.server.rest.commands}
-    slash = {"ask", "rewrite", "sources", "context", "reset", "forget", "help"}
+    slash = {"ask", "rewrite", "sources", "context", "memory", "reset", "forget", "help"}
     assert names == slash | {"Show rewritten query", "Ask about this"}
 
 

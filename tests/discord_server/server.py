@@ -145,14 +145,17 @@ class DiscordServer:
         await self.gateway.dispatch("CHANNEL_DELETE", self.world.channels.pop(id_))
 
     async def command(
-        self, user: int, channel: int, name: str, *, type_: int = 1, target: Json | None = None, **options: str
+        self, user: int, channel: int, name: str, *, type_: int = 1, target: Json | None = None, **options: str | int
     ) -> Interaction:
         """A slash command, or with `target` a command of a message's menu."""
         known = next((c for c in self.rest.commands if c["name"] == name), None)
         assert known is not None, f"{name} is not registered"
         data: Json = {"id": known["id"], "name": name, "type": known.get("type", type_), "guild_id": str(GUILD)}
         if options:
-            data["options"] = [{"name": key, "type": 3, "value": value} for key, value in options.items()]
+            data["options"] = [
+                {"name": key, "type": 4 if isinstance(value, int) else 3, "value": value}
+                for key, value in options.items()
+            ]
         if target is not None:
             data |= {"target_id": target["id"], "resolved": {"messages": {target["id"]: target}}}
         return await self._interact(COMMAND, user, channel, data)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from adapters.dispatcher import Dispatcher
+from adapters.memories import Memories
 from adapters.ports import ThreadKey
 from adapters.rules import Rules
 from adapters.slack.catch_up import Frugality
@@ -31,6 +32,7 @@ from core.types import ChatRequest, Delta
 from core.window import MAX_TURNS
 from tests.chaos.checker import ENDED
 from tests.fakes import HERON, KESTREL, LEAVE, ScriptedModel, ScriptedRetriever
+from tests.index.fakes import BagOfWords
 from tests.slack_server import ASKER, BOT_USER, TEAM, SlackServer
 from tests.slack_server.server import APP_TOKEN, BOT_TOKEN
 
@@ -66,12 +68,18 @@ class Quill:
         self.pace = 0.02
         self.setup = SlackSetup(bot_token=BOT_TOKEN, app_token=APP_TOKEN, api_base_url=slack.api_url, streams=False)
         self.topics = ["Kestrel pump", "Heron valve"]
+        self.remembers = False
+        self.embedder = BagOfWords(width=4096)
         self.desk: Callable[[Dispatcher], Any] = lambda dispatcher: dispatcher
 
     async def start(self) -> None:
         self.store = await SqlConversationStore.open(self.path)
         pipeline = Pipeline(model=self.model, retriever=self.retriever, manners=GEMMA3, names=("Quill",))
-        self.dispatcher = Dispatcher(self.store, in_line(pipeline), Gpu(16), MAX_TURNS, rules=QUICK)
+        self.memories = Memories(self.store.facts, pipeline.remember, self.embedder)
+        remembering = self.memories if self.remembers else None
+        self.dispatcher = Dispatcher(
+            self.store, in_line(pipeline), Gpu(16), MAX_TURNS, rules=QUICK, memories=remembering
+        )
         way = SlackHttp if self.setup.signing_secret else SlackSocket
         # Typed as anything: what its channel has depends on the setup.
         self.socket: Any = way(self.setup, self.desk(self.dispatcher), self.store, self._topics, HASTY, FRUGAL)
@@ -99,6 +107,7 @@ class Quill:
         with suppress(asyncio.CancelledError, ConfigError):
             await self.running
         await self.dispatcher.close(0)
+        await self.memories.close()
         await self.store.close()
 
     async def at_rest(self) -> None:
