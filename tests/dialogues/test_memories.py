@@ -13,8 +13,9 @@ from prometheus_client import REGISTRY
 from adapters.dispatcher import Dispatcher
 from adapters.jobs import Edited
 from adapters.memories import TOLD, Memories
-from adapters.ports import Person, Readers
+from adapters.ports import Fact, Person, Readers
 from adapters.store import SqlConversationStore
+from adapters.store.facts import MOST_FACTS
 from bot.wiring import in_line
 from core.errors import EmbedderError, ModelUnavailable
 from core.pipeline import Pipeline
@@ -219,6 +220,19 @@ async def test_a_fact_goes_with_the_message_and_with_the_conversation_that_it_wa
     assert list((await rememberer.store.facts.of(ADA)).values()) == ["I run Debian at home."]
     await rememberer.dispatcher.forget(rememberer.inbound("", "t2").thread)
     assert await rememberer.store.facts.of(ADA) == {}
+
+
+async def test_of_a_person_only_so_many_facts_are_kept_the_newest_and_of_others_none_is_lost(rememberer: Rememberer):
+    await rememberer.says(FEDORA, "t0", by="Bob", picks="1")
+    await rememberer.says("", "t1")
+    turn, facts = 2, rememberer.store.facts
+    statement = await facts.statement(turn)
+    assert statement is not None
+    for n in range(MOST_FACTS + 2):
+        assert await facts.add(turn, statement, [Fact(text=f"I run machine {n}.")]) == 1
+    kept = [f"I run machine {n}." for n in range(2, MOST_FACTS + 2)]
+    assert list((await facts.of(ADA)).values()) == kept[::-1]
+    assert list((await facts.of(replace(ADA, id="Bob"))).values()) == [FEDORA]
 
 
 async def test_a_row_that_was_stored_raw_is_one_clean_quoted_line_of_the_prompt(rememberer: Rememberer):
