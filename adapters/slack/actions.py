@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from adapters import about_me
-from adapters.inspection import rewrite_lines, shortened
+from adapters.inspection import context_lines, rewrite_lines, shortened
 from adapters.markdown.mrkdwn import escaped
 from adapters.ports import Inbound, Person, Readers, StoredTurn, ThreadKey, platform_order
 from adapters.slack.channel import PLATFORM, key_in
@@ -43,6 +43,7 @@ HELP: Final = """\
 Mention me with a question in a channel, or write to me directly. In the thread of an answer you can ask on without it.
 • `/ask question` asks in this channel, for all to see
 • `/rewrite` shows what was searched for your latest question in this channel
+• `/context` tells what the model was given for it: turns, notes, passages, tokens
 • `/reset` lets me start afresh in your latest thread in this channel
 • `/forget` removes your latest thread in this channel from my memory
 • `/memory` shows to you alone what I remember of you, `/forget me` removes it, `/forget me 12` one of it by its number
@@ -104,6 +105,8 @@ class Actions:
                 return await self._ask(channel, user, str(command.get("text") or ""))
             case "rewrite":
                 return await self._rewrite(channel, user)
+            case "context":
+                return await self._context(channel, user)
             case "forget":
                 return await self._forget_something(channel, user, str(command.get("text") or "").strip())
             case "memory":
@@ -164,6 +167,15 @@ class Actions:
         name = _named(await self._memory.turns(found.thread))
         return f"In your thread {name}:\n{self.searched(found.turn)}"
 
+    async def _context(self, channel: str, user: str) -> str:
+        found = await self._latest(channel, user)
+        if found is None:
+            return NO_QUESTION
+        turns = await self._memory.turns(found.thread)
+        # Others may have asked in the thread since: what is shown is the asker's own.
+        upto = [turn for turn in turns if turn.seq <= found.turn.seq]
+        return f"In your thread {_named(turns)}:\n{_as_code(context_lines(upto))}"
+
     async def _latest(self, channel: str, user: str) -> Found | None:
         return await self._memory.lookups.latest_by(self._key(channel, ""), user)
 
@@ -216,14 +228,18 @@ class Actions:
     @staticmethod
     def searched(turn: StoredTurn) -> str:
         """What was searched for a question, and why, as mrkdwn."""
-        lines = "\n".join(rewrite_lines(turn)).replace("```", "'''")
-        return f"```\n{escaped(lines)}\n```"
+        return _as_code(rewrite_lines(turn))
 
     def _person(self, user: str) -> Person:
         return Person(platform=PLATFORM, workspace=self._team, id=user)
 
     def _key(self, channel: str, thread: str) -> ThreadKey:
         return ThreadKey(platform=PLATFORM, workspace=self._team, channel=channel, thread=thread)
+
+
+def _as_code(lines: list[str]) -> str:
+    text = "\n".join(lines).replace("```", "'''")
+    return f"```\n{escaped(text)}\n```"
 
 
 def _named(turns: list[StoredTurn]) -> str:

@@ -82,6 +82,8 @@ def stored_turn(row: TurnRow) -> StoredTurn:
         citations=tuple(_value(Citation, item) for item in row.citations),
         degraded=tuple(_value(Degradation, item) for item in row.degraded),
         kept=_value(Kept, row.kept),
+        prompt_tokens=row.prompt_tokens,
+        cached_tokens=row.cached_tokens,
         state=TurnState(row.state),
         readers=Readers(row.readers),
         asked_at=row.asked_at,
