@@ -49,6 +49,12 @@ CACHED_TOKENS = Counter(
     "Prompt tokens found in the endpoint's prefix cache, by purpose.",
     ["purpose"],
 )
+CACHED_SHARE = Histogram(
+    "rag_cached_prompt_share",
+    "Of a prompt, the share found in the endpoint's prefix cache, by purpose; of endpoints that tell it.",
+    ["purpose"],
+    buckets=(0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0),
+)
 SANITIZED = Counter(
     "rag_sanitized_texts_total", "Texts in which the sanitizer broke something, by surface.", ["surface"]
 )
