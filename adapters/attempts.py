@@ -135,6 +135,7 @@ class Attempts:
             scope=self._scope(ticket.job.thread),
             history=tuple(work.memory.turns),
             summary=work.memory.summary,
+            summarized=work.memory.summarized,
         )
 
         async def show(text: str) -> None:

@@ -68,7 +68,7 @@ class DiscordGateway:
         return client
 
     def _client(self, intents: discord.Intents) -> discord.Client:
-        events = _Events(self._intake, self._buttons, self.ready, self._store)
+        events = _Events(self._intake, self._buttons, self.ready, self._store, self._setup.shards)
         options: dict[str, Any] = {
             "intents": intents,
             "http_trace": self._pacer.trace(),
@@ -87,20 +87,40 @@ class DiscordGateway:
 class _Events:
     """What the client hears: one after the other in a conversation, side by side elsewhere."""
 
-    def __init__(self, intake: Intake, buttons: Buttons, ready: asyncio.Event, store: SqlConversationStore) -> None:
+    def __init__(
+        self, intake: Intake, buttons: Buttons, ready: asyncio.Event, store: SqlConversationStore, shards: int
+    ) -> None:
         self._intake, self._buttons, self._ready = intake, buttons, ready
         self._catch_up = CatchUp(store, self._heard, intake.missed)
         self._in_turn: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+        self._away = set(range(shards))
+        """Shards that are not connected, or have not told of their servers: what is said there is not heard."""
+        self._anew = False
+        """One of them began a session that replays nothing."""
 
-    def ready(self, client: discord.Client) -> None:
-        self._ready.set()
-        self._catch_up.session_began(client)
+    def began(self, shard: int = 0) -> None:
+        """A session that replays nothing; its servers are being told."""
+        self._anew = True
+        self.lost(shard)
 
-    def resumed(self, client: discord.Client) -> None:
-        self._catch_up.session_resumed(client)
+    def there(self, client: discord.Client, shard: int = 0) -> None:
+        """Its servers are known, or what it missed has been replayed: from now on it hears."""
+        if shard not in self._away:
+            return
+        self._away.discard(shard)
+        if not self._away:
+            self._ready.set()
+        anew, self._anew = self._anew, False
+        self._catch_up.listen(client, read_up=anew, everywhere=not self._away)
 
-    def lost(self) -> None:
-        self._catch_up.session_lost()
+    def lost(self, shard: int = 0) -> None:
+        """Nothing is heard from it now."""
+        self._away.add(shard)
+        self._catch_up.pause()
+
+    def closed(self) -> None:
+        """Nothing is heard at all."""
+        self._catch_up.pause()
 
     async def message(self, message: discord.Message, client: discord.Client) -> None:
         await _logged(self._heard(message, client))
@@ -112,11 +132,13 @@ class _Events:
 
     async def edit(self, event: discord.RawMessageUpdateEvent, client: discord.Client) -> None:
         if client.user is not None and "content" in event.data:
+            self._intake.lately.edit(event.message)
             await _placed(event.message, client)
             async with self._turn(event.message):
                 await _logged(self._intake.edited(event.message, client.user))
 
     async def delete(self, guild: int | None, channel: int, messages: set[int], client: discord.Client) -> None:
+        self._intake.lately.delete(messages)
         place = await _place(channel, client)
         for message in sorted(messages):
             await _logged(self._intake.deleted(place, guild, channel, message))
@@ -129,6 +151,9 @@ class _Events:
         # In a channel each mention is a conversation of its own.
         conversation = message.channel if is_one(message.channel) else message
         return self._in_turn.setdefault(conversation.id, asyncio.Lock())
+
+    def gone(self, guild: int, place: int | None = None) -> None:
+        self._intake.place_gone(guild, place)
 
     def thread(self, thread: discord.Thread) -> None:
         self._intake.thread_changed(thread)
@@ -152,17 +177,8 @@ class _Heard(discord.Client):
         if interaction.type is discord.InteractionType.component:
             await self._events.button(interaction)
 
-    async def on_ready(self) -> None:
-        self._events.ready(self)
-
-    async def on_resumed(self) -> None:
-        self._events.resumed(self)
-
-    async def on_disconnect(self) -> None:
-        self._events.lost()
-
     async def close(self) -> None:
-        self._events.lost()
+        self._events.closed()
         await super().close()
 
     async def on_message(self, message: discord.Message) -> None:
@@ -180,16 +196,53 @@ class _Heard(discord.Client):
     async def on_thread_update(self, before: discord.Thread, after: discord.Thread) -> None:
         self._events.thread(after)
 
+    async def on_raw_thread_delete(self, event: discord.RawThreadDeleteEvent) -> None:
+        self._events.gone(event.guild_id, event.thread_id)
+
+    async def on_guild_channel_delete(self, channel: discord.abc.GuildChannel) -> None:
+        self._events.gone(channel.guild.id, channel.id)
+
+    async def on_guild_remove(self, guild: discord.Guild) -> None:
+        self._events.gone(guild.id)
+
     async def on_error(self, event_method: str, /, *args: Any, **kwargs: Any) -> None:
         log.exception("Handling %s failed", event_method)
 
 
 class _Client(_Heard):
-    pass
+    async def on_connect(self) -> None:
+        self._events.began()
+
+    async def on_ready(self) -> None:
+        # It comes a while after the session began, which may be cut again.
+        if self.ws.open:
+            self._events.there(self)
+
+    async def on_resumed(self) -> None:
+        self._events.there(self)
+
+    async def on_disconnect(self) -> None:
+        self._events.lost()
 
 
 class _ShardedClient(_Heard, discord.AutoShardedClient):
-    pass
+    async def on_shard_connect(self, shard_id: int) -> None:
+        self._events.began(shard_id)
+
+    async def on_shard_ready(self, shard_id: int) -> None:
+        if not self.shards[shard_id].is_closed():
+            self._events.there(self, shard_id)
+
+    async def on_ready(self) -> None:
+        # A shard that is cut while all of them start takes the news of the others along (seen with 2.7.1).
+        for shard_id in self.shards:
+            await self.on_shard_ready(shard_id)
+
+    async def on_shard_resumed(self, shard_id: int) -> None:
+        self._events.there(self, shard_id)
+
+    async def on_shard_disconnect(self, shard_id: int) -> None:
+        self._events.lost(shard_id)
 
 
 async def _place(channel: int, client: discord.Client) -> Any:

@@ -124,6 +124,14 @@ class Dispatcher:
             self._summarize_again(found.thread)
         await self._sweep()
 
+    def place_gone(self, platform: str, workspace: str, place: str | None) -> None:
+        """A thread, a channel, or with None a whole workspace is gone to us: what waits there ends undeliverable."""
+        for ticket in list(self._tickets.values()):
+            thread = ticket.job.thread
+            within = (thread.platform, thread.workspace) == (platform, workspace)
+            if within and (place is None or place in (thread.channel, thread.thread)) and ticket.live is not None:
+                ticket.live.lose_place()
+
     async def forget(self, thread: ThreadKey) -> int:
         """Removes a conversation for good; how many turns it had."""
         turns = await self._store.forget(thread)
@@ -135,13 +143,15 @@ class Dispatcher:
         """Whether facts about people are kept."""
         return self._memories is not None
 
-    async def facts_about(self, person: Person) -> list[str]:
-        """What is remembered of a person, newest first: for them alone. There may be facts from when it was on."""
+    async def facts_about(self, person: Person) -> dict[int, str]:
+        """What is remembered of a person, by number, newest first: for them alone. There may be facts from when it
+        was on."""
         return await self._store.facts.of(person)
 
-    async def forget_about(self, person: Person) -> int:
-        """Removes all facts about a person for good; how many there were. Their conversations stay."""
-        count = await self._store.facts.forget(person)
+    async def forget_about(self, person: Person, number: int | None = None) -> tuple[str, ...]:
+        """Removes what is remembered of a person for good, or one fact by its number; what it was. Their
+        conversations stay."""
+        gone = await self._store.facts.forget(person, number)
         for ticket in self._tickets.values():
             job = ticket.job
             asks = (job.thread.platform, job.thread.workspace, job.asker) == (
@@ -149,10 +159,10 @@ class Dispatcher:
                 person.workspace,
                 person.id,
             )
-            if count and asks and ticket.task:
+            if gone and asks and ticket.task:
                 # It may be about to tell the model what is forgotten.
                 ticket.cancel(Verdict.AGAIN)
-        return count
+        return gone
 
     def job_of(self, key: str) -> Job | None:
         """The job of this process whose messages carry `Post.key`, while it is open."""

@@ -37,22 +37,26 @@ def rewrite_lines(turn: StoredTurn) -> list[str]:
     return [*lines, f"Searched for: {turn.searched or '(nothing)'}", f"Status:       {status}{reason}"]
 
 
-def fact_lines(facts: Sequence[str], *, remembers: bool) -> list[str]:
-    """What is remembered of a person, for them alone: newest first. There may be facts from when it was on."""
-    off = [] if remembers else ["Nothing new is remembered: MEMORY_ENABLED is not set, or the model cannot do it."]
-    return [*off, *(f"- {fact}" for fact in facts)] or ["Nothing is remembered of you yet."]
-
-
 def context_lines(turns: Sequence[StoredTurn]) -> list[str]:
     """What the model was given for the last question of a conversation."""
     if not turns:
         return [NOTHING_ASKED]
-    kept = turns[-1].kept
+    last = turns[-1]
+    if last.state is TurnState.DELETED:
+        return [DELETED]
+    kept = last.kept
     answered = sum(turn.state is TurnState.ANSWERED for turn in turns)
+    counted = f"; the model counted {last.prompt_tokens}" if last.prompt_tokens else ""
+    if counted and last.cached_tokens is not None:
+        counted += f", {last.cached_tokens} of them computed before"
     return [
         f"Turns:    {kept.turns} in the last prompt, {answered} answered in this thread",
-        f"Passages: {kept.passages} in the last prompt, {kept.passages_dropped} left out for room",
-        f"Tokens:   about {kept.prompt_tokens} of {kept.budget} for the prompt",
+        f"          {kept.turns_dropped} left out for room, about {kept.turn_tokens} tokens",
+        f"Notes:    {kept.turns_summarized} turns condensed, about {kept.summary_tokens} tokens",
+        f"Passages: {kept.passages} in the last prompt, {kept.passages_dropped} left out for room, "
+        f"about {kept.passage_tokens} tokens",
+        f"Memory:   {kept.facts} facts about the asker from other threads",
+        f"Tokens:   about {kept.prompt_tokens} of {kept.budget} for the prompt{counted}",
     ]
 
 

@@ -52,6 +52,11 @@ class LiveMessage:
             self._wanted = (text, phase)
             self._changed.set()
 
+    def lose_place(self) -> None:
+        """There is no place for an answer any more: the job ends."""
+        self.gone = True
+        self._ticket.cancel(Verdict.STOPPED)
+
     async def close(self) -> None:
         """When it returns, no request is under way."""
         self._closing.set()
@@ -69,8 +74,7 @@ class LiveMessage:
             self.opened.set()
             await self._edits()
         except ChannelGone:
-            self.gone = True
-            self._ticket.cancel(Verdict.STOPPED)
+            self.lose_place()
         except (LeaseLost, ChannelError):
             pass  # The job is lost, or the answer was faster.
         finally:

@@ -109,7 +109,12 @@ class StoredTurn:
     citations: tuple[Citation, ...]
     degraded: tuple[Degradation, ...]
     kept: Kept
+    prompt_tokens: int | None
+    """As the endpoint counted them; None if there was no answer."""
+    cached_tokens: int | None
+    """Of them, what the endpoint had computed before; None if it does not tell."""
     state: TurnState
+    readers: Readers
     asked_at: datetime
     answered_at: datetime | None
 
@@ -132,6 +137,8 @@ class Memory:
     turns: Sequence[Turn] = ()
     """The newest pairs that the summary does not cover, oldest first."""
     summary: str = ""
+    summarized: int = 0
+    """Pairs that the summary covers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,51 +8,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
-from slack_bolt.app.async_app import AsyncApp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
 
 from adapters.dispatcher import Dispatcher
-from adapters.slack.catch_up import CatchUp, Frugality
+from adapters.slack.address import listening
+from adapters.slack.catch_up import Frugality
+from adapters.slack.installing import install_routes
 from adapters.slack.pane import Topics
+from adapters.slack.patience import Patience
 from adapters.slack.setup import SlackSetup
 from adapters.slack.web import REFUSED, Json
-from adapters.slack.workspace import Workspace
+from adapters.slack.workspaces import App, Hearing, workspace_of
 from adapters.store import SqlConversationStore
 from core.errors import ChannelError, ConfigError
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """Seconds."""
-
-    hello: float = 20.0
-    """From asking for an address until Slack says hello."""
-    ping: float = 10.0
-    """Between two pings; a connection that leaves three unanswered is dead."""
-    look: float = 0.5
-    """Between two looks at a connection."""
-    first_retry: float = 0.5
-    longest_retry: float = 30.0
-    overlap: float = 3.0
-    """How long a connection that was replaced may still acknowledge what it brought."""
-
-    def backoff(self, tries: int) -> float:
-        """Before the next try."""
-        return random.uniform(0.5, 1.0) * min(self.longest_retry, self.first_retry * 2.0 ** min(tries, 10))
-
-
 class SlackSocket:
-    """The bot in one workspace. `channel` is attached to the dispatcher, then `run` runs until it is cancelled."""
+    """The bot in its workspace, or in several. `channel` is attached to the dispatcher, then `run` runs until it is
+    cancelled."""
 
     def __init__(
         self,
@@ -64,7 +45,7 @@ class SlackSocket:
         frugality: Frugality = Frugality(),
     ) -> None:
         self._setup, self._patience = setup, patience
-        self._workspace = Workspace(setup, desk, store, topics, frugality)
+        self._workspace = workspace_of(setup, desk, store, topics, patience, frugality)
         self.channel = self._workspace.channel
         self._current: _Connection | None = None
         self._leaving: set[asyncio.Task[None]] = set()
@@ -77,7 +58,14 @@ class SlackSocket:
     async def run(self) -> None:
         """Takes events until it is cancelled, over connections that come and go. Raises `ConfigError` for a token
         that Slack refuses."""
-        catch_up: CatchUp | None = None
+        if routes := install_routes(self._workspace):
+            async with listening(self._setup, routes, self._patience.overlap):
+                await self._connected()
+        else:
+            await self._connected()
+
+    async def _connected(self) -> None:
+        catch_up: Hearing | None = None
         tries = 0
         try:
             while True:
@@ -110,7 +98,7 @@ class SlackSocket:
             if self._leaving:
                 await asyncio.wait(self._leaving)
 
-    async def _connect(self, app: AsyncApp) -> _Connection:
+    async def _connect(self, app: App) -> _Connection:
         connection = _Connection(app, self._setup.app_token, self._patience)
         try:
             await asyncio.wait_for(connection.open(), self._patience.hello)
@@ -132,8 +120,9 @@ class SlackSocket:
 class _Connection(AsyncSocketModeHandler):
     """One WebSocket, from its address to its end; it is never opened again."""
 
-    def __init__(self, app: AsyncApp, app_token: str, patience: Patience) -> None:
-        super().__init__(app, app_token, logger=_sdk_log(), ping_interval=patience.ping)
+    def __init__(self, app: App, app_token: str, patience: Patience) -> None:
+        # It asks for no more of an app than this.
+        super().__init__(app, app_token, logger=_sdk_log(), ping_interval=patience.ping)  # type: ignore[arg-type]
         self._web_client = app.client
         self._greeted, self._over = asyncio.Event(), asyncio.Event()
         self._closed_by_slack = False

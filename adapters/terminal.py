@@ -17,8 +17,9 @@ from typing import Final, TextIO
 from rich.console import Console
 from rich.text import Text
 
+from adapters.about_me import forget_me, memory_lines, which_of_me
 from adapters.dispatcher import Dispatcher
-from adapters.inspection import NOTHING_ASKED, context_lines, fact_lines, rewrite_lines, shortened
+from adapters.inspection import NOTHING_ASKED, context_lines, rewrite_lines, shortened
 from adapters.piped import piped_lines
 from adapters.ports import Inbound, Person, Readers, StoredTurn, ThreadInfo, ThreadKey, Threads
 from adapters.present import source_lines
@@ -41,7 +42,7 @@ Ask in plain words; ask on in the same thread ("and on ARM?").
   /context    what the model was given: turns, passages, tokens
   /forget     remove this thread for good
   /memory     what is remembered of you, if MEMORY_ENABLED is set
-  /forget me  remove that for good
+  /forget me  remove that for good; /forget me 12 removes one of it by its number
   /help       this list
   /quit       leave (so does Ctrl-D)
 Ctrl-C stops an answer, not the program."""
@@ -168,13 +169,12 @@ class TerminalChannel:
             self._say(line)
 
     async def _memory(self, _: str) -> None:
-        for line in fact_lines(await self._dispatcher.facts_about(ME), remembers=self._dispatcher.remembers):
+        for line in await memory_lines(self._dispatcher, ME):
             self._say(line)
 
     async def _forget(self, what: str) -> None:
-        if what.casefold() == "me":
-            count = await self._dispatcher.forget_about(ME)
-            self._say(f"Removed {count} fact{'s' if count != 1 else ''} about you for good. Your threads stay.")
+        if (number := which_of_me(what)) is not None:
+            self._say(await forget_me(self._dispatcher, ME, number))
             return
         if what:
             self._say("/forget removes this thread, /forget me what is remembered of you.")

@@ -61,6 +61,7 @@ _RUN_EXAMPLES: Final = """\
 examples:
   DISCORD_BOT_TOKEN=... threadwise run       see docs/discord.md for the token
   SLACK_BOT_TOKEN=... SLACK_APP_TOKEN=... threadwise run       see docs/slack.md
+  SLACK_BOT_TOKEN=... SLACK_SIGNING_SECRET=... threadwise run  the same over HTTP
 
 Documents are read before, with `threadwise ingest`. Questions that are under way when it is stopped get 20 s to
 be answered; the rest go on at the next start.

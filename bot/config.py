@@ -140,6 +140,24 @@ def _begins_with(prefix: str) -> Callable[[SecretStr], SecretStr]:
     return check
 
 
+def _checked_secret(value: SecretStr) -> SecretStr:
+    if not re.fullmatch(r"[A-Za-z0-9]{16,128}", value.get_secret_value().strip()):
+        raise ValueError('must be letters and digits: copy it from "Basic Information", "App Credentials"')
+    return SecretStr(value.get_secret_value().strip())
+
+
+def _checked_client_id(value: str) -> str:
+    if not re.fullmatch(r"[0-9.]{0,64}", value):
+        raise ValueError('must be two numbers with a dot between them: copy it from "Basic Information"')
+    return value
+
+
+def _checked_host(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9.:-]+", value):
+        raise ValueError('must be an address or a name of this machine, e.g. "127.0.0.1" or "0.0.0.0"')
+    return value
+
+
 class Room(NamedTuple):
     """A channel, by the names that its platform has for it. Two workspaces may have channels of one name."""
 
@@ -237,6 +255,18 @@ class Settings(BaseModel):
     slack_app_token: Annotated[SecretStr, AfterValidator(_begins_with("xapp-"))] | None = Field(
         None, alias="SLACK_APP_TOKEN"
     )
+    slack_signing_secret: Annotated[SecretStr, AfterValidator(_checked_secret)] | None = Field(
+        None, alias="SLACK_SIGNING_SECRET"
+    )
+    """In place of the app token: Slack sends requests over HTTP."""
+    slack_client_id: Annotated[str, AfterValidator(_checked_client_id)] = Field("", alias="SLACK_CLIENT_ID")
+    slack_client_secret: Annotated[SecretStr, AfterValidator(_checked_secret)] | None = Field(
+        None, alias="SLACK_CLIENT_SECRET"
+    )
+    """In place of the bot token: workspaces install the app, and each has a token of its own."""
+    slack_http_host: Annotated[str, AfterValidator(_checked_host)] = Field("127.0.0.1", alias="SLACK_HTTP_HOST")
+    slack_http_port: int = Field(3000, alias="SLACK_HTTP_PORT", ge=1, le=65535)
+    """Where they are listened for."""
     slack_api_base_url: Url = Field("https://slack.com/api", alias="SLACK_API_BASE_URL")
     """Of the Web API; other than the default for GovSlack or a proxy."""
     slack_channels: SlackIds = Field(frozenset(), alias="SLACK_CHANNELS")
@@ -264,12 +294,36 @@ def load(environment: Mapping[str, str], dotenv: Mapping[str, str | None] | None
         mistakes += [_mistake(str(detail["loc"][0]), detail["msg"]) for detail in error.errors(include_input=False)]
     if not mistakes and settings.embedding_base_url and not settings.embedding_model:
         mistakes.append("EMBEDDING_MODEL must be set with EMBEDDING_BASE_URL: the index is kept for one model")
-    if not mistakes and (settings.slack_bot_token is None) != (settings.slack_app_token is None):
-        mistakes.append("SLACK_BOT_TOKEN and SLACK_APP_TOKEN must be set together: docs/slack.md tells where they are")
+    if not mistakes:
+        mistakes += _slack_mistakes(settings)
     if mistakes:
         many = f"{len(mistakes)} settings are wrong" if len(mistakes) > 1 else "A setting is wrong"
         raise ConfigError(f"{many}: {'; '.join(mistakes)}. See .env.example for all settings.")
     return settings
+
+
+def _slack_mistakes(settings: Settings) -> list[str]:
+    """Of settings that are right one by one."""
+    ways = (settings.slack_app_token, settings.slack_signing_secret)
+    if all(ways):
+        return [
+            "SLACK_APP_TOKEN (for Socket Mode) and SLACK_SIGNING_SECRET (for HTTP) must not both be set: an app has "
+            "one of the two"
+        ]
+    if bool(settings.slack_client_id) != bool(settings.slack_client_secret):
+        return ["SLACK_CLIENT_ID and SLACK_CLIENT_SECRET must be set together"]
+    tokens = (settings.slack_bot_token, settings.slack_client_secret)
+    if all(tokens):
+        return [
+            "SLACK_BOT_TOKEN (of one workspace) and SLACK_CLIENT_ID (with which several install the app) must not both "
+            "be set"
+        ]
+    if any(tokens) != any(ways):
+        return [
+            "SLACK_BOT_TOKEN (or SLACK_CLIENT_ID, for several workspaces) must be set together with SLACK_APP_TOKEN "
+            "(for Socket Mode) or SLACK_SIGNING_SECRET (for HTTP): docs/slack.md tells where they are"
+        ]
+    return []
 
 
 def from_environment() -> Settings:

@@ -12,7 +12,7 @@ from adapters.checkup import Finding
 from bot.commands import telling
 from bot.config import Settings
 from bot.run import discord_setup, slack_setup
-from bot.wiring import DEFAULT_CONTEXT_TOKENS, ask_about_model, open_index_only, outdated_index
+from bot.wiring import DEFAULT_CONTEXT_TOKENS, ask_about_model, open_index_only, outdated_index, slack_installations
 from core.errors import ThreadwiseError
 from core.index.health import check
 
@@ -20,7 +20,7 @@ SMALL_CONTEXT: Final = 2048
 EMBEDDED: Final = "Model: none is set, so the embedded demonstration answers. For a real one set LLM_BASE_URL."
 NO_PLATFORM: Final = (
     "Chat platforms: none has a token. `threadwise chat` works; for Discord set DISCORD_BOT_TOKEN, for Slack "
-    "SLACK_BOT_TOKEN and SLACK_APP_TOKEN."
+    "SLACK_BOT_TOKEN and SLACK_APP_TOKEN or SLACK_SIGNING_SECRET."
 )
 NOTHING_READ: Final = "Index: there are no documents yet. Run `threadwise ingest PATH`."
 
@@ -48,8 +48,13 @@ async def _findings(settings: Settings, errors: Console) -> AsyncIterator[Findin
     if on_slack is not None:
         from adapters.slack import checkup as slack
 
-        for finding in await slack.look(on_slack):
-            yield finding
+        try:
+            installed = await slack_installations(settings)
+        except ThreadwiseError as error:
+            yield Finding(good=False, text=f"Slack: which workspaces have installed the app is not known: {error}")
+        else:
+            for finding in await slack.look(on_slack, installed):
+                yield finding
     if settings.discord_bot_token is not None:
         from adapters.discord import checkup as discord
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from pydantic import SecretStr
 from rich.console import Console
 
 from adapters.discord.setup import DiscordSetup
@@ -20,9 +21,13 @@ from core.errors import ConfigError
 from core.index.index import Index
 from core.types import PUBLIC_SCOPE
 
+if TYPE_CHECKING:
+    from adapters.slack_http import SlackHttp
+    from adapters.slack_socket import SlackSocket
+
 NO_TOKEN: Final = (
     "No chat platform has a token: set DISCORD_BOT_TOKEN (see docs/discord.md), or SLACK_BOT_TOKEN and "
-    "SLACK_APP_TOKEN (see docs/slack.md)."
+    "SLACK_APP_TOKEN or SLACK_SIGNING_SECRET (see docs/slack.md)."
 )
 
 
@@ -45,7 +50,7 @@ class Platform(Protocol):
 
 async def run(settings: Settings) -> int:
     """Until SIGINT or SIGTERM: 0. Raises `ThreadwiseError` with one line on what is wrong."""
-    if settings.discord_bot_token is None and settings.slack_bot_token is None:
+    if settings.discord_bot_token is None and slack_setup(settings) is None:
         raise ConfigError(NO_TOKEN)
     if settings.metrics_port is not None:
         serve_metrics(settings.metrics_port)
@@ -72,10 +77,19 @@ def _platforms(settings: Settings, app: App) -> list[Platform]:
         setup = discord_setup(settings, settings.discord_bot_token.get_secret_value())
         platforms.append(DiscordGateway(setup, app.dispatcher, app.store))
     if (on_slack := slack_setup(settings)) is not None:
-        from adapters.slack_socket import SlackSocket  # as above
-
-        platforms.append(SlackSocket(on_slack, app.dispatcher, app.store, public_titles(app.index)))
+        platforms.append(_slack(on_slack)(on_slack, app.dispatcher, app.store, public_titles(app.index)))
     return platforms
+
+
+def _slack(setup: SlackSetup) -> type[SlackHttp | SlackSocket]:
+    """The way in which events come from Slack. Late: as above."""
+    if setup.signing_secret:
+        from adapters.slack_http import SlackHttp
+
+        return SlackHttp
+    from adapters.slack_socket import SlackSocket
+
+    return SlackSocket
 
 
 def public_titles(index: Index) -> Callable[[], Awaitable[list[str]]]:
@@ -89,11 +103,16 @@ def public_titles(index: Index) -> Callable[[], Awaitable[list[str]]]:
 
 def slack_setup(settings: Settings) -> SlackSetup | None:
     """What the settings say about Slack; None if they have no token."""
-    if settings.slack_bot_token is None or settings.slack_app_token is None:
+    if settings.slack_bot_token is None and settings.slack_client_secret is None:
         return None
     return SlackSetup(
-        bot_token=settings.slack_bot_token.get_secret_value(),
-        app_token=settings.slack_app_token.get_secret_value(),
+        bot_token=_secret(settings.slack_bot_token),
+        client_id=settings.slack_client_id,
+        client_secret=_secret(settings.slack_client_secret),
+        app_token=_secret(settings.slack_app_token),
+        signing_secret=_secret(settings.slack_signing_secret),
+        http_host=settings.slack_http_host,
+        http_port=settings.slack_http_port,
         api_base_url=settings.slack_api_base_url,
         follow_ups=settings.follow_ups,
         channels=settings.slack_channels,
@@ -101,6 +120,10 @@ def slack_setup(settings: Settings) -> SlackSetup | None:
         direct_messages=settings.slack_direct_messages,
         name=settings.bot_name,
     )
+
+
+def _secret(value: SecretStr | None) -> str:
+    return value.get_secret_value() if value is not None else ""
 
 
 def discord_setup(settings: Settings, token: str) -> DiscordSetup:

@@ -17,6 +17,7 @@ from adapters.memories import Memories
 from adapters.ports import AnswerTurn, Scope, Show, ThreadKey, public
 from adapters.rules import Rules
 from adapters.store import SqlConversationStore
+from adapters.store.installations import Installed
 from adapters.summaries import Summaries
 from bot.config import ENDPOINT, LOCAL, Room, Settings
 from bot.engine import EMBEDDING_TOKENS, Endpoint, Engine, missing_packages
@@ -145,6 +146,18 @@ async def open_app(
             embedded=settings.llm_base_url is None,
             about=f"Model: {pipeline.model}, {context}.",
         )
+
+
+async def slack_installations(settings: Settings) -> list[Installed]:
+    """Where the Slack app of the settings is installed, by the database. Raises `DataDirError`."""
+    if not settings.slack_client_id or not (settings.data_dir / DATABASE).exists():
+        return []
+    with lock_data_dir(settings.data_dir):
+        store = await SqlConversationStore.open(settings.data_dir / DATABASE)
+        try:
+            return await store.installations.all(settings.slack_client_id)
+        finally:
+            await store.close()
 
 
 def _memories(settings: Settings, store: SqlConversationStore, index: Index, pipeline: Pipeline) -> Memories | None:

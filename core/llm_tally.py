@@ -15,7 +15,7 @@ from core.errors import (
     ModelUnavailable,
 )
 from core.llm_reply import ReplyReader
-from core.metrics import CACHED_TOKENS, MODEL_CALLS, PROMPT_TOKENS
+from core.metrics import CACHED_SHARE, CACHED_TOKENS, MODEL_CALLS, PROMPT_TOKENS
 
 RESULTS: Final = MappingProxyType(
     {
@@ -57,3 +57,7 @@ class Tally:
         if usage := self._reply.usage:
             PROMPT_TOKENS.labels(purpose=self._purpose).inc(usage.prompt_tokens)
             CACHED_TOKENS.labels(purpose=self._purpose).inc(usage.cached_tokens or 0)
+            # An endpoint that does not tell must not look like one whose cache is cold.
+            if usage.cached_tokens is not None and usage.prompt_tokens:
+                share = min(1.0, usage.cached_tokens / usage.prompt_tokens)
+                CACHED_SHARE.labels(purpose=self._purpose).observe(share)

@@ -49,6 +49,12 @@ CACHED_TOKENS = Counter(
     "Prompt tokens found in the endpoint's prefix cache, by purpose.",
     ["purpose"],
 )
+CACHED_SHARE = Histogram(
+    "rag_cached_prompt_share",
+    "Of a prompt, the share found in the endpoint's prefix cache, by purpose; of endpoints that tell it.",
+    ["purpose"],
+    buckets=(0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0),
+)
 SANITIZED = Counter(
     "rag_sanitized_texts_total", "Texts in which the sanitizer broke something, by surface.", ["surface"]
 )
@@ -77,6 +83,9 @@ SLOTS_IN_USE = Gauge("rag_model_slots_in_use", "Calls to the chat model in fligh
 SLOTS = Gauge("rag_model_slots", "Calls to the chat model that may be in flight at a time.")
 MODEL_UP = Gauge("rag_model_up", "1 while the chat model takes calls, 0 while questions wait for it.")
 
+SLACK_NOT_INSTALLED = Counter(
+    "rag_slack_not_installed_total", "Requests from Slack workspaces in which the app is not installed (any more)."
+)
 JOBS_ENDED = Counter(
     "rag_jobs_ended_total",
     "Questions by how they ended: answered, stopped, failed, expired, refused, undeliverable, deleted.",

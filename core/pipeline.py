@@ -64,7 +64,7 @@ from core.types import (
     Turn,
     Usage,
 )
-from core.window import MAX_PAIRS, Fitted, fewest_tokens, fit, shortened
+from core.window import MAX_PAIRS, Fitted, estimate_tokens, fewest_tokens, fit, shortened
 
 log = logging.getLogger(__name__)
 
@@ -279,7 +279,16 @@ class Pipeline:
             context_tokens=context_tokens,
             answer_tokens=self.limits.answer_tokens,
         )
-        metrics.TURNS_DROPPED.inc(fitted.kept.turns_dropped)
+        # A model in whose prompt there is no place for facts or for the summary is told none.
+        flat, trained = self.manners.flat, self.manners.trained
+        kept = replace(
+            fitted.kept,
+            turns_summarized=0 if trained else asked.summarized,
+            summary_tokens=0 if trained else estimate_tokens(asked.summary),
+            facts=0 if flat else len(asked.facts),
+        )
+        fitted = replace(fitted, kept=kept)
+        metrics.TURNS_DROPPED.inc(kept.turns_dropped)
         request = generate_request(
             asked.text,
             fitted.history,

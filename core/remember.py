@@ -51,7 +51,7 @@ _PREFERENCE: Final = re.compile(
     r"antworte|antworten sie|schreib|erkläre|antwoord|schrijf|réponds?|répondez|écris|écrivez|responde|contesta|"
     r"escribe|rispondi|scrivi|responda|escreva)(?:[\s-]+(?:mir|me|moi))?\s+"
     r"(?:only\s+|nur\s+|alleen\s+)?"
-    r"(?:(?:in|auf|en|em|with|mit|met|avec|con|com)\s+[\w\s-]{2,40}|(?:very\s+)?(?:short\w*|brief\w*|simpl\w+|kurz\w*|"
+    r"(?:(?:in|auf|en|em|with|mit|met|avec|con|com)\s+[\w-]{2,20}(?:\s+[\w-]{2,20}){0,3}|(?:very\s+)?(?:short\w*|brief\w*|simpl\w+|kurz\w*|"
     r"kort|einfach|bri[eè]v\w*|court\w*|corto|detailed|concise\w*))"
     r"(?:[,\s]+(?:please|bitte|graag|alsjeblieft|s'il te plaît|s'il vous plaît|por favor|per favore))?[.!]*$",
     re.IGNORECASE,
@@ -70,7 +70,7 @@ _ASKS: Final = re.compile(
 _ORDERS: Final = re.compile(
     r"\b(?:ignore|disregard|forget|override|pretend|obey|jailbreak|instructions?|prompts?|system|assistant|"
     r"developer mode|you (?:are|must|should|will|have to)|from now on|reveal|"
-    r"repeat after|say that|tell (?:every|them|all|others)|"
+    r"repeat after|say that|tell (?:every\w*|them|all|others)|"
     r"ignorier\w*|vergiss|anweisung\w*|du (?:bist|musst|sollst)|negeer|vergeet|instructies?|"
     r"ignore[rz]?|oublie[rz]?|ignora|olvida|dimentica|ignorar|esqueça|instrucciones|istruzioni|instruções)\b",
     re.IGNORECASE,

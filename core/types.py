@@ -54,6 +54,8 @@ class Question:
     """What was said since the last pair and is no question to the bot, oldest first."""
     summary: str = ""
     """Running summary of the turns before the history; empty if none."""
+    summarized: int = 0
+    """Pairs that the summary covers."""
     facts: tuple[str, ...] = ()
     """What the asker said about themselves in earlier conversations, as far as this one's readers may see it."""
     exact: bool = False
@@ -201,10 +203,17 @@ class Kept:
 
     turns: int = 0
     turns_dropped: int = 0
+    turns_summarized: int = 0
     passages: int = 0
     passages_dropped: int = 0
+    facts: int = 0
+    """Of what the asker said about themselves elsewhere."""
+    turn_tokens: int = 0
+    """Our own estimate, like all tokens here."""
+    summary_tokens: int = 0
+    passage_tokens: int = 0
     prompt_tokens: int = 0
-    """Our own estimate."""
+    """Of all together."""
     budget: int = 0
     """Tokens the prompt may have: context less room for the answer and a margin."""
 

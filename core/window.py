@@ -106,6 +106,8 @@ def fit(
         turns_dropped=len(history) - len(kept_turns),
         passages=len(chosen),
         passages_dropped=len(passages) - len(chosen),
+        turn_tokens=sum(_turn_tokens(turn, count) for turn in kept_turns),
+        passage_tokens=sum(_passage_tokens(passage, count) for passage in chosen),
         prompt_tokens=budget - left,
         budget=budget,
     )

@@ -13,6 +13,7 @@ from adapters.discord.commands import ASKED, NOT_ALLOWED, Commands, acknowledged
 from adapters.discord.delivery import AGAIN
 from adapters.discord.intake import Intake
 from adapters.dispatcher import Dispatcher
+from adapters.ports import Readers
 from adapters.store import SqlConversationStore
 
 GONE: Final = "I do not remember this question any more: it was deleted or forgotten."
@@ -82,8 +83,15 @@ class Buttons:
             await say(interaction, NOT_ALLOWED)
         else:
             name = f"{interaction.id}{AGAIN}{found.turn.message_id.rpartition(AGAIN)[2]}"
+            own = found.turn.author_id == str(interaction.user.id)
             await self._intake.submit(
-                name, found.thread, interaction.user, found.turn.typed, at=interaction.created_at, exact=exact
+                name,
+                found.thread,
+                interaction.user,
+                found.turn.typed,
+                at=interaction.created_at,
+                exact=exact,
+                readers=found.turn.readers if own else Readers.UNKNOWN,
             )
             await say(interaction, ASKED)
 

@@ -43,35 +43,36 @@ class CatchUp:
     def __init__(self, store: SqlConversationStore, hear: Hear, missed: asyncio.Event) -> None:
         self._store, self._hear, self._missed = store, hear, missed
         self._listening: asyncio.Task[None] | None = None
+        self._behind = False
+        """Something may have been said that was not heard, and has not been read."""
 
-    def session_began(self, client: discord.Client) -> None:
-        """A session that replays nothing: reads up, then listens."""
-        if self._listening is None or self._listening.done():
-            self._listening = asyncio.create_task(self._listen(client, read_up=True))
+    def listen(self, client: discord.Client, *, read_up: bool, everywhere: bool) -> None:
+        """Something more is heard now. With `read_up`, what was said there before is read again; `everywhere`: nothing
+        is missed from now on."""
+        self._behind = self._behind or read_up
+        self.pause()
+        self._listening = asyncio.create_task(self._listen(client, everywhere=everywhere))
 
-    def session_resumed(self, client: discord.Client) -> None:
-        """What was missed has been replayed."""
-        if self._listening is None or self._listening.done():
-            self._listening = asyncio.create_task(self._listen(client, read_up=False))
-
-    def session_lost(self) -> None:
-        """Nothing is heard now; what is being read up is looked for again."""
+    def pause(self) -> None:
+        """Something is not heard now; what is being read up is looked for again."""
         if self._listening is not None:
             self._listening.cancel()
 
-    async def _listen(self, client: discord.Client, *, read_up: bool) -> None:
+    async def _listen(self, client: discord.Client, *, everywhere: bool) -> None:
         while True:
             try:
-                if read_up:
+                if self._behind:
                     self._missed.clear()
                     await self.read_up(client)
+                    self._behind = False
                 while not self._missed.is_set():
-                    await self._store.lookups.mark(PLATFORM, datetime.now(UTC))
+                    if everywhere:
+                        await self._store.lookups.mark(PLATFORM, datetime.now(UTC))
                     with suppress(TimeoutError):
                         await asyncio.wait_for(self._missed.wait(), MARK_SECONDS)
             except (discord.DiscordException, DataDirError, OSError) as error:
                 log.warning("What was missed on Discord could not be read (%s); tried again", type(error).__name__)
-            read_up = True
+            self._behind = True
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def read_up(self, client: discord.Client) -> int:

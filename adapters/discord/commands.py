@@ -7,21 +7,22 @@ alone, but for the answers, which are ordinary messages in a thread.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
-from typing import Any, Concatenate, Final, ParamSpec
+from typing import Any, Concatenate, Final, Literal, ParamSpec
 
 import discord
 from discord import app_commands
 
-from adapters import inspection
+from adapters import about_me, inspection
 from adapters.discord import rendering
 from adapters.discord.access import Access
 from adapters.discord.delivery import AGAIN, PLATFORM
 from adapters.discord.intake import ASK_SOMETHING, Intake
-from adapters.discord.places import Place, is_one, is_private, key_in
+from adapters.discord.places import Place, is_one, is_private, key_in, person_in, readers_of
 from adapters.discord.reading import decoded
 from adapters.dispatcher import Dispatcher
+from adapters.markdown.splitting import split
 from adapters.ports import StoredTurn, ThreadKey
 from adapters.store import SqlConversationStore
 from core.errors import ThreadwiseError
@@ -47,6 +48,7 @@ HELP: Final = """\
 `/rewrite` shows what was searched for the last question of a thread, and why
 `/sources` lists the sources of the last answer · `/context` tells what the model was given
 `/reset` starts afresh in this thread · `/forget` removes the conversation from my memory for good
+`/memory` shows to you alone what I remember of you · `/forget` with *what: me* removes it, with *fact* one of it
 In the menu of a message (Apps): *Ask about this*, *Show rewritten query*
 I keep out of a thread when people talk to each other, and after "solved". Mention me to go on."""
 
@@ -79,6 +81,14 @@ async def say(interaction: discord.Interaction, text: str, buttons: discord.ui.V
     )
 
 
+async def say_all(interaction: discord.Interaction, lines: Sequence[str]) -> None:
+    """The answer to an interaction that was acknowledged, in as many messages as it takes; for the same eyes."""
+    first, *others = split("\n".join(map(rendering.safe, lines)), rendering.LIMIT)
+    await say(interaction, first)
+    for text in others:
+        await interaction.followup.send(text, ephemeral=True, allowed_mentions=discord.AllowedMentions.none())
+
+
 class Commands:
     """What the commands do."""
 
@@ -94,12 +104,22 @@ class Commands:
         async def ask(interaction: discord.Interaction, question: app_commands.Range[str, 1, 1500]) -> None:
             await self._asked(interaction, question)
 
+        @tree.command(description="Remove this conversation, or what I remember of you, for good")
+        @app_commands.describe(what="What to remove", fact="Only this one of what /memory shows, by its number")
+        async def forget(
+            interaction: discord.Interaction,
+            what: Literal["this conversation", "me"] = "this conversation",
+            fact: app_commands.Range[int, 1, about_me.LARGEST] = 0,
+        ) -> None:
+            act = acknowledged(self._forget_me) if fact or what == about_me.ME else acknowledged(self._forget_thread)
+            await act(interaction, fact)
+
         for name, act, about in (
             ("rewrite", self._rewrite, "What was searched for the last question of this thread, and why"),
             ("sources", self._sources, "The sources of the last answer in this thread"),
             ("context", self._context, "What the model was given for the last question of this thread"),
             ("reset", self._reset, "Start afresh in this thread"),
-            ("forget", self._forget, "Remove this conversation from my memory for good"),
+            ("memory", self._memory, "What I remember of you, for your eyes alone"),
             ("help", self._help, "How to ask, and what else I can do"),
         ):
             tree.add_command(_command(name, about, acknowledged(act)))
@@ -129,7 +149,12 @@ class Commands:
             content=f"**{name}** asks: {rendering.safe(question)}", allowed_mentions=discord.AllowedMentions.none()
         )
         await self._intake.submit(
-            str(shown.id), key_in(place, shown.id), interaction.user, question, at=interaction.created_at
+            str(shown.id),
+            key_in(place, shown.id),
+            interaction.user,
+            question,
+            at=interaction.created_at,
+            readers=readers_of(place),
         )
 
     async def _ask_about(self, interaction: discord.Interaction, message: discord.Message) -> None:
@@ -188,7 +213,15 @@ class Commands:
             await self._dispatcher.reset(thread)
             await say(interaction, RESET)
 
-    async def _forget(self, interaction: discord.Interaction) -> None:
+    async def _memory(self, interaction: discord.Interaction) -> None:
+        person = person_in(place_of(interaction), interaction.user)
+        await say_all(interaction, await about_me.memory_lines(self._dispatcher, person))
+
+    async def _forget_me(self, interaction: discord.Interaction, fact: int) -> None:
+        person = person_in(place_of(interaction), interaction.user)
+        await say(interaction, await about_me.forget_me(self._dispatcher, person, fact))
+
+    async def _forget_thread(self, interaction: discord.Interaction, _: int) -> None:
         if (thread := await self._own(interaction)) is not None:
             turns = await self._dispatcher.forget(thread)
             await say(

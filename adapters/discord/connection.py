@@ -147,6 +147,8 @@ class Connection:
         finally:
             refused.cancel()
             connected.cancel()
+            # A shard that is just connecting swallows the cancellation, and then only this ends it (seen with 2.7.1).
+            await client.close()
             await asyncio.wait({connected, refused})
 
 

@@ -11,7 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 import discord
@@ -21,15 +22,18 @@ from adapters.attachments import File, with_files
 from adapters.discord import reading
 from adapters.discord.access import Access
 from adapters.discord.delivery import AGAIN, LONGEST_NAME, NO_TITLE, PLATFORM
+from adapters.discord.lately import Lately
 from adapters.discord.listening import Listening
-from adapters.discord.places import Place, is_one, is_private, key, key_in, parent_of
+from adapters.discord.places import Place, is_one, is_private, key, key_in, parent_of, readers_of
 from adapters.discord.setup import DiscordSetup
 from adapters.dispatcher import Dispatcher
-from adapters.ports import Inbound, ThreadKey, platform_order
+from adapters.ports import Inbound, Readers, ThreadKey, platform_order
 from adapters.store import SqlConversationStore
+from adapters.takeover import Takeovers
 from core.errors import ThreadwiseError
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 ASK_SOMETHING: Final = "Ask me something about the documents: write your question after my name."
 CANNOT_READ: Final = "I can read text files only. Write your question, or paste the text."
@@ -57,11 +61,12 @@ class Intake:
     ) -> None:
         self._setup, self._access, self._dispatcher, self._store = setup, access, dispatcher, store
         self._listening = Listening(store)
+        self.lately = Lately()
+        """Is told first of what was edited and deleted."""
         self._file_hosts = FILE_HOSTS | ({urlsplit(setup.api_base_url).netloc} if setup.api_base_url else set())
         self.titles: dict[str, str] = {}
         """What the threads of questions that were just taken are to be called."""
-        self._quiet: dict[int, bool] = {}
-        """Threads that people have taken over."""
+        self._takeovers: Takeovers[int] = Takeovers()
         self.missed = asyncio.Event()
         """A message could not be stored: the catch-up has to look again."""
 
@@ -70,6 +75,7 @@ class Intake:
         us = client.user
         if us is None or message.author.bot or message.webhook_id or message.type not in reading.CONVERSATION:
             return False
+        message = self.lately.newest(message)
         place = message.channel
         if not self._access.open_place(place):
             return False
@@ -97,19 +103,31 @@ class Intake:
         """A message has another text now."""
         if message.author.bot or message.type not in reading.CONVERSATION:
             return
+        message = self.lately.newest(message)
         text, _ = await self._text_of(message, us)
         if text:
             await self._dispatcher.edited(self._inbound(message, (await self._where(message, us)).thread, text))
 
     async def deleted(self, place: Place | None, guild: int | None, channel: int, message: int) -> None:
-        """A message is gone."""
-        parent = parent_of(place) if place is not None else channel
-        await self._dispatcher.deleted(key(guild, parent, channel), str(message))
+        """A message is gone. Raises `ThreadwiseError` if that cannot be stored."""
+
+        async def delete() -> None:
+            thread = key(guild, parent_of(place) if place is not None else channel, channel)
+            # Where the place cannot be told, the question may be known, or is about to be taken: see `_submit`.
+            if place is None and (asked := await self._store.lookups.turn_around(PLATFORM, "", str(message))):
+                thread = asked.thread
+            await self._dispatcher.deleted(thread, str(message))
+
+        await self._patiently(delete)
+
+    def place_gone(self, guild: int, place: int | None) -> None:
+        """A thread, a channel, or with None all of a server is gone to us."""
+        self._dispatcher.place_gone(PLATFORM, str(guild), str(place) if place is not None else None)
 
     def thread_changed(self, thread: discord.Thread) -> None:
         """Its name or its tags say something else now."""
         if not self._labelled(thread):
-            self._quiet.pop(thread.id, None)
+            self._takeovers.drop(thread.id)
 
     # ------------------------------------------------------------------------------------------- deciding
 
@@ -144,33 +162,36 @@ class Intake:
         thread = message.channel
         if not isinstance(thread, discord.Thread):
             return False
-        if thread.id not in self._quiet:
-            self._quiet[thread.id] = False
-            await self._look_back(thread, message)
-        self._note(thread, text, mentioned=mentioned, staff=self._access.is_staff(message.author))
-        return self._quiet[thread.id] or self._labelled(thread)
+        taken = await self._takeovers.is_taken(thread.id, lambda: self._look_back(thread, message))
+        if mentioned or self._takes_over(text, staff=self._access.is_staff(message.author)):
+            taken = not mentioned
+            self._takeovers.note(thread.id, taken=taken)
+        return taken or self._labelled(thread)
 
-    async def _look_back(self, thread: discord.Thread, before: discord.Message) -> None:
+    async def _look_back(self, thread: discord.Thread, before: discord.Message) -> bool:
+        """Whether what was said before this process heard of the thread was a takeover."""
         us = before.guild.me if before.guild is not None else None
         if us is None:
-            return
+            return False
         try:
             earlier = [message async for message in thread.history(limit=LOOKED_BACK, before=before)]
             staff = await self._access.staff_among({m.author.id for m in earlier if not m.author.bot}, thread.guild)
         except (discord.DiscordException, OSError) as error:
             log.info("Not known whether people have taken over a thread: %s", type(error).__name__)
-            return
+            return False
+        taken = False
         for message in reversed(earlier):
-            if not message.author.bot:
-                text, mentioned = reading.said(message, us), reading.mentions(message, us)
-                self._note(thread, text, mentioned=mentioned, staff=message.author.id in staff)
+            if message.author.bot:
+                continue
+            if reading.mentions(message, us):
+                taken = False
+            elif self._takes_over(reading.said(message, us), staff=message.author.id in staff):
+                taken = True
+        return taken
 
-    def _note(self, thread: discord.Thread, text: str, *, mentioned: bool, staff: bool) -> None:
-        """Keeps in mind what a message means for those after it."""
-        if mentioned:
-            self._quiet[thread.id] = False
-        elif staff or says_solved(text):
-            self._quiet[thread.id] = True
+    @staticmethod
+    def _takes_over(text: str, *, staff: bool) -> bool:
+        return staff or says_solved(text)
 
     @staticmethod
     def _labelled(thread: discord.Thread) -> bool:
@@ -179,14 +200,29 @@ class Intake:
     # ----------------------------------------------------------------------------------------- submitting
 
     async def _submit(self, message: discord.Message, thread: ThreadKey, us: discord.ClientUser) -> bool:
+        gone = partial(self.lately.is_gone, message.id)
+        if gone():
+            return False
         text, unread = await self._text_of(message, us)
+        if gone():
+            return False
         if not text:
             await _tell(message, CANNOT_READ if unread else ASK_SOMETHING)
             return False
         self._remember_title(str(message.id), text)
         heard = await self._listening.before(message, thread, us)
         inbound = replace(self._inbound(message, thread, text), heard=heard, unread=unread)
-        return await self._patiently(lambda: self._admitted(inbound))
+        if gone():
+            return False
+        try:
+            admitted = await self._patiently(lambda: self._admitted(inbound))
+        except ThreadwiseError as error:
+            log.warning("A message could not be stored and is looked for again: %s", error)
+            self.missed.set()
+            return False
+        if admitted and gone():
+            await self._patiently(lambda: self._dispatcher.deleted(thread, str(message.id)))
+        return admitted
 
     async def submit(
         self,
@@ -197,8 +233,12 @@ class Intake:
         *,
         at: datetime,
         exact: bool = False,
+        readers: Readers = Readers.UNKNOWN,
     ) -> None:
-        """A question by a command or a button. Raises `ThreadwiseError` if it could not be stored."""
+        """A question by a command or a button; `readers` only if the words are the author's own.
+
+        Raises `ThreadwiseError` if it could not be stored.
+        """
         self._remember_title(message_id.rpartition(AGAIN)[2], text)
         inbound = Inbound(
             message_id=message_id,
@@ -208,6 +248,7 @@ class Intake:
             text=text,
             sent_at=at,
             exact=exact,
+            readers=readers,
             order=platform_order(message_id.partition(AGAIN)[0]),
         )
         await self._admitted(inbound)
@@ -215,17 +256,15 @@ class Intake:
     async def _admitted(self, inbound: Inbound) -> bool:
         return await self._dispatcher.admit(inbound) is not None
 
-    async def _patiently(self, admit: Callable[[], Awaitable[bool]]) -> bool:
-        """The result of `admit`, tried again while nothing can be stored."""
+    async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+        """The result of `work`, tried again while nothing can be stored. Raises `ThreadwiseError` in the end."""
         pause, ends = 0.5, asyncio.get_running_loop().time() + ADMIT_SECONDS
         while True:
             try:
-                return await admit()
-            except ThreadwiseError as error:
+                return await work()
+            except ThreadwiseError:
                 if asyncio.get_running_loop().time() >= ends:
-                    log.warning("A message could not be stored and is looked for again: %s", error)
-                    self.missed.set()
-                    return False
+                    raise
             await asyncio.sleep(pause)
             pause = min(10.0, pause * 2)
 
@@ -254,6 +293,8 @@ class Intake:
             author=message.author.display_name,
             text=text,
             sent_at=message.created_at,
+            # What a file says is not said by whoever sends it.
+            readers=Readers.UNKNOWN if message.attachments else readers_of(message.channel),
             order=platform_order(str(message.id)),
         )
 

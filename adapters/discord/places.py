@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 import discord
 
 from adapters.discord.delivery import PLATFORM
-from adapters.ports import ThreadKey
+from adapters.ports import Person, Readers, ThreadKey
 
 PRIVATE: Final = "private"
 """The workspace of private messages."""
@@ -33,6 +33,12 @@ def key_in(place: Place, opener: int) -> ThreadKey:
     return key(guild, place.id, place.id if guild is None else opener)
 
 
+def person_in(place: Place, user: discord.abc.Snowflake) -> Person:
+    """Whoever is somebody there, as they are known in that server, or in private messages."""
+    workspace = PRIVATE if place.guild is None else str(place.guild.id)
+    return Person(platform=PLATFORM, workspace=workspace, id=str(user.id))
+
+
 def parent_of(place: Place) -> int:
     """The channel that a thread belongs to; of others themselves."""
     return place.parent_id if isinstance(place, discord.Thread) else place.id
@@ -41,6 +47,15 @@ def parent_of(place: Place) -> int:
 def is_private(place: Place) -> bool:
     """Whether nobody else reads it."""
     return isinstance(place, discord.DMChannel) or place.guild is None
+
+
+def readers_of(place: Place) -> Readers:
+    """Who reads what is said in `place`. Messages between several people are not known to be anybody's alone."""
+    if isinstance(place, discord.DMChannel):
+        return Readers.ALONE
+    if place.guild is None:
+        return Readers.UNKNOWN
+    return Readers.THREAD if isinstance(place, discord.Thread) and place.is_private() else Readers.CHANNEL
 
 
 def is_one(place: Place) -> bool:

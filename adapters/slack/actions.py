@@ -9,9 +9,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
-from adapters.inspection import rewrite_lines, shortened
+from adapters import about_me
+from adapters.inspection import context_lines, rewrite_lines, shortened
 from adapters.markdown.mrkdwn import escaped
-from adapters.ports import Inbound, StoredTurn, ThreadKey, platform_order
+from adapters.ports import Inbound, Person, Readers, StoredTurn, ThreadKey, platform_order
 from adapters.slack.channel import PLATFORM, key_in
 from adapters.slack.intake import Desk
 from adapters.slack.names import Names
@@ -35,12 +36,18 @@ NO_SEARCH: Final = "I know of no question that belongs to this message."
 NOTHING_HERE: Final = "There is no conversation of mine to forget here."
 NOT_YOURS: Final = "Only the person whose question opened a thread can have it forgotten, or begin it afresh."
 RESET: Final = "I start afresh in this thread: what was said before is not used any more."
+FORGET_WHAT: Final = (
+    "`/forget` removes your latest thread in this channel, `/forget me` what I remember of you, `/forget me 12` one "
+    "of it by its number."
+)
 HELP: Final = """\
 Mention me with a question in a channel, or write to me directly. In the thread of an answer you can ask on without it.
 • `/ask question` asks in this channel, for all to see
 • `/rewrite` shows what was searched for your latest question in this channel
+• `/context` tells what the model was given for it: turns, notes, passages, tokens
 • `/reset` lets me start afresh in your latest thread in this channel
 • `/forget` removes your latest thread in this channel from my memory
+• `/memory` shows to you alone what I remember of you, `/forget me` removes it, `/forget me 12` one of it by its number
 • `/help` shows this
 In a thread, open the menu of a message: _Show rewritten query_, _Start afresh_, _Forget this conversation_."""
 
@@ -66,8 +73,8 @@ class Memory(Protocol):
     async def turns(self, thread: ThreadKey) -> list[StoredTurn]: ...
 
 
-class ForgetfulDesk(Desk, Protocol):
-    """Takes questions, and forgets conversations."""
+class ForgetfulDesk(Desk, about_me.Rememberer, Protocol):
+    """Takes questions, and forgets conversations and people."""
 
     async def forget(self, thread: ThreadKey) -> int: ...
 
@@ -99,9 +106,12 @@ class Actions:
                 return await self._ask(channel, user, str(command.get("text") or ""))
             case "rewrite":
                 return await self._rewrite(channel, user)
+            case "context":
+                return await self._context(channel, user)
             case "forget":
-                found = await self._latest(channel, user)
-                return await self._forget(found.thread, user) if found else NO_QUESTION
+                return await self._forget_something(channel, user, str(command.get("text") or "").strip())
+            case "memory":
+                return escaped("\n".join(await about_me.memory_lines(self._desk, self._person(user))))
             case "reset":
                 found = await self._latest(channel, user)
                 return await self._reset(found.thread, user) if found else NO_QUESTION
@@ -144,6 +154,7 @@ class Actions:
                 author_id=user,
                 author=name,
                 text=question,
+                readers=Readers.ALONE if channel.startswith("D") else Readers.CHANNEL,
                 sent_at=datetime.now(UTC),
                 order=platform_order(ts),
             )
@@ -157,8 +168,25 @@ class Actions:
         name = _named(await self._memory.turns(found.thread))
         return f"In your thread {name}:\n{self.searched(found.turn)}"
 
+    async def _context(self, channel: str, user: str) -> str:
+        found = await self._latest(channel, user)
+        if found is None:
+            return NO_QUESTION
+        turns = await self._memory.turns(found.thread)
+        # Others may have asked in the thread since: what is shown is the asker's own.
+        upto = [turn for turn in turns if turn.seq <= found.turn.seq]
+        return f"In your thread {_named(turns)}:\n{_as_code(context_lines(upto))}"
+
     async def _latest(self, channel: str, user: str) -> Found | None:
         return await self._memory.lookups.latest_by(self._key(channel, ""), user)
+
+    async def _forget_something(self, channel: str, user: str, what: str) -> str:
+        if (number := about_me.which_of_me(what)) is not None:
+            return escaped(await about_me.forget_me(self._desk, self._person(user), number))
+        if what:
+            return FORGET_WHAT
+        found = await self._latest(channel, user)
+        return await self._forget(found.thread, user) if found else NO_QUESTION
 
     async def _forget(self, thread: ThreadKey, user: str) -> str:
         turns = await self._memory.turns(thread)
@@ -192,16 +220,27 @@ class Actions:
         """The turn that our messages with `key` answer, if it was asked in `channel`: what a message of another app
         names may be from a channel that is not for these eyes."""
         found = await self._memory.lookups.turn_of(key) if key else None
-        return found if found and found.thread == self._key(channel, found.thread.thread) else None
+        return found if found and self.is_in(found.thread, channel) else None
+
+    def is_in(self, thread: ThreadKey, channel: str) -> bool:
+        """Whether a conversation is in a channel of this workspace."""
+        return thread == self._key(channel, thread.thread)
 
     @staticmethod
     def searched(turn: StoredTurn) -> str:
         """What was searched for a question, and why, as mrkdwn."""
-        lines = "\n".join(rewrite_lines(turn)).replace("```", "'''")
-        return f"```\n{escaped(lines)}\n```"
+        return _as_code(rewrite_lines(turn))
+
+    def _person(self, user: str) -> Person:
+        return Person(platform=PLATFORM, workspace=self._team, id=user)
 
     def _key(self, channel: str, thread: str) -> ThreadKey:
         return ThreadKey(platform=PLATFORM, workspace=self._team, channel=channel, thread=thread)
+
+
+def _as_code(lines: list[str]) -> str:
+    text = "\n".join(lines).replace("```", "'''")
+    return f"```\n{escaped(text)}\n```"
 
 
 def _named(turns: list[StoredTurn]) -> str:

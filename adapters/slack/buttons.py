@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from adapters.jobs import Admitted, Job
-from adapters.ports import Inbound, platform_order
+from adapters.ports import Inbound, Readers, platform_order
 from adapters.slack import rendering
 from adapters.slack.actions import Actions, Memory
 from adapters.slack.channel import AGAIN, key_in
@@ -101,6 +101,7 @@ class Buttons:
             text=found.turn.typed,
             sent_at=datetime.now(UTC),
             exact=exact,
+            readers=found.turn.readers if found.turn.author_id == _user(body) else Readers.UNKNOWN,
             order=platform_order(pressed),
         )
         try:
@@ -111,7 +112,7 @@ class Buttons:
 
     async def _stop(self, body: Json, key: str) -> str:
         job = self._jobs.job_of(key)
-        if job is None or job.thread.channel != _channel(body):
+        if job is None or not self._actions.is_in(job.thread, _channel(body)):
             return OVER
         if _user(body) != job.asker and _user(body) not in self._setup.staff:
             return NOT_YOURS

@@ -73,7 +73,8 @@ class Frugality:
 class CatchUp:
     """Reads up after each gap, and keeps the mark while events come in.
 
-    `missed` is set when an event could not be stored: Slack may tell it again, or not.
+    `mark` names the moment up to which its workspace has been heard. `missed` is set when an event could not be stored:
+    Slack may tell it again, or not.
     """
 
     def __init__(
@@ -84,11 +85,12 @@ class CatchUp:
         setup: SlackSetup,
         *,
         team: str,
+        mark: str,
         missed: asyncio.Event,
         frugality: Frugality,
     ) -> None:
         self._store, self._web, self._hear, self._setup, self._team = store, web, hear, setup, team
-        self._missed, self._frugality = missed, frugality
+        self._mark, self._missed, self._frugality = mark, missed, frugality
         self._listening: asyncio.Task[None] | None = None
         self._read_at = -frugality.between
 
@@ -116,7 +118,7 @@ class CatchUp:
                 self._missed.clear()
                 await self.read_up()
                 while not self._missed.is_set():
-                    await self._store.lookups.mark(PLATFORM, datetime.now(UTC))
+                    await self._store.lookups.mark(self._mark, datetime.now(UTC))
                     with suppress(TimeoutError):
                         await asyncio.wait_for(self._missed.wait(), MARK_SECONDS)
             except (ChannelError, DataDirError) as error:
@@ -125,7 +127,7 @@ class CatchUp:
 
     async def read_up(self) -> int:
         """How many questions were found. Raises `ThreadwiseError` when something is to be read again."""
-        mark = await self._store.lookups.heard_until(PLATFORM)
+        mark = await self._store.lookups.heard_until(self._mark)
         if mark is None:
             return 0
         now = datetime.now(UTC)

@@ -1,9 +1,12 @@
 """Whether the bot can do its work on Slack: the tokens are really tried, and what they may do is compared with the
-manifest. Nothing is posted, and no connection is made."""
+manifest; over HTTP the port is tried. Nothing is posted, and no connection is made."""
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any, Final
 
@@ -13,14 +16,30 @@ from slack_sdk.errors import SlackApiError
 from adapters.checkup import Finding
 from adapters.slack.setup import DEFAULT_URL, SlackSetup
 from adapters.slack.web import REFUSED, Identity, NotSlack, SlackWeb
+from adapters.store.installations import Installed
 from core.errors import ChannelError
 
 NOT_TOLD: Final = (
     "Slack: which events, shortcuts and commands the app has, no token can ask. If mentions stay unanswered, paste "
-    "adapters/slack/manifest.yaml under App Manifest and install the app again."
+    "adapters/slack/{} under App Manifest and install the app again."
 )
 NO_CHANNEL: Final = "Slack: the bot is in no channel yet: write /invite @Threadwise in those in which it is to answer."
 SOCKET: Final = "Slack: the app-level token opens Socket Mode."
+HTTP: Final = (
+    "Slack: its requests are listened for at http://{}:{}/slack/events. Whether the public address in the app's "
+    "manifest leads there, and whether SLACK_SIGNING_SECRET is the app's, only Slack can try: save the address under "
+    "Event Subscriptions while `threadwise run` runs."
+)
+INSTALLING: Final = (
+    "Slack: those who install the app are listened for at http://{}:{}/slack/install. Whether a public address leads "
+    "there, and is the app's Redirect URL, only an installation can tell."
+)
+NOT_INSTALLED: Final = (
+    "Slack: no workspace has installed the app yet: open /slack/install at your public address while `threadwise run` "
+    "runs."
+)
+NOT_GOOD: Final = "Slack: the installation in {} cannot be used ({}): if it stays so, install the app there again."
+NO_PORT: Final = "Slack: SLACK_HTTP_HOST {} with SLACK_HTTP_PORT {} cannot be listened at ({}): set another."
 REFUSED_APP_TOKEN: Final = (
     "Slack refuses SLACK_APP_TOKEN ({}): make one under Basic Information, App-Level Tokens, with the scope "
     "connections:write."
@@ -35,21 +54,46 @@ PAGE: Final = 200
 KINDS: Final = "public_channel,private_channel"
 
 
-async def look(setup: SlackSetup) -> list[Finding]:
-    """What was found."""
+async def look(setup: SlackSetup, installed: Sequence[Installed] = ()) -> list[Finding]:
+    """What was found; with several workspaces in those where the app is `installed`."""
+    found, me = (await _several(setup, installed)) if setup.client_id else (await _workspace(setup))
+    if me is None and not setup.client_id:
+        return found
+    found += await (_http(setup) if setup.signing_secret else _socket(setup, me))
+    if setup.client_id and not setup.signing_secret:
+        found += await _http(setup, INSTALLING)
+    manifest = "manifest_http.yaml" if setup.signing_secret else "manifest.yaml"
+    return [*found, Finding(good=True, text=NOT_TOLD.format(manifest))]
+
+
+async def _several(setup: SlackSetup, installed: Sequence[Installed]) -> tuple[list[Finding], Identity | None]:
+    if not installed:
+        return [Finding(good=False, text=NOT_INSTALLED)], None
+    found, known = list[Finding](), None
+    for one in installed:
+        seen, me = await _workspace(replace(setup, bot_token=one.token, channels=frozenset()))
+        if me is None:
+            seen = [
+                Finding(good=False, text=NOT_GOOD.format(one.name or one.place, seen[0].text.partition(": check ")[0]))
+            ]
+        name = f"Slack, {one.name or one.place}:"
+        found += [replace(finding, text=finding.text.replace("Slack:", name, 1)) for finding in seen]
+        known = me or known
+    return found, known
+
+
+async def _workspace(setup: SlackSetup) -> tuple[list[Finding], Identity | None]:
+    """What one token can do, and whose it is; None if it can do nothing."""
     web = SlackWeb(setup.bot_token, setup.api_base_url)
     try:
         me = await web.me()
     except NotSlack as error:
-        return [Finding(good=False, text=f"Slack, {setup.api_base_url}: {error}")]
+        return [Finding(good=False, text=f"Slack, {setup.api_base_url}: {error}")], None
     except ChannelError as error:
-        return [Finding(good=False, text=_unreachable(web, setup, error))]
+        return [Finding(good=False, text=_unreachable(web, setup, error))], None
     at = "" if setup.api_base_url.rstrip("/") == DEFAULT_URL.rstrip("/") else f" (by {setup.api_base_url})"
     found = [Finding(good=True, text=f"Slack: the bot token is good in the workspace {me.team_name}, {me.team}{at}.")]
-    found += [_scopes(me), *await _channels(web, setup)]
-    if setup.app_token:
-        found += await _socket(web, setup, me)
-    return [*found, Finding(good=True, text=NOT_TOLD)]
+    return [*found, _scopes(me), *await _channels(web, setup)], me
 
 
 def _unreachable(web: SlackWeb, setup: SlackSetup, error: ChannelError) -> str:
@@ -94,7 +138,8 @@ async def _channels(web: SlackWeb, setup: SlackSetup) -> list[Finding]:
     return [Finding(good=True, text=f"Slack: the bot is in {many}.")]
 
 
-async def _socket(web: SlackWeb, setup: SlackSetup, me: Identity) -> list[Finding]:
+async def _socket(setup: SlackSetup, me: Identity | None) -> list[Finding]:
+    web = SlackWeb(setup.bot_token, setup.api_base_url)
     try:
         await web.client.apps_connections_open(app_token=setup.app_token)
     except SlackApiError as error:
@@ -104,10 +149,20 @@ async def _socket(web: SlackWeb, setup: SlackSetup, me: Identity) -> list[Findin
     except Exception as error:  # noqa: BLE001 - aiohttp's many
         text = f"Slack did not answer apps.connections.open ({type(error).__name__}): try again."
         return [Finding(good=False, text=text)]
-    apps = _app_of(setup.app_token), await _app_of_bot(web, me)
+    apps = _app_of(setup.app_token), await _app_of_bot(web, me) if me and setup.bot_token else ""
     if all(apps) and apps[0] != apps[1]:
         return [Finding(good=False, text=OTHER_APP.format(*apps))]
     return [Finding(good=True, text=SOCKET)]
+
+
+async def _http(setup: SlackSetup, free: str = HTTP) -> list[Finding]:
+    host, port = setup.http_host, setup.http_port
+    try:
+        async with await asyncio.start_server(lambda _, writer: writer.close(), host, port):
+            return [Finding(good=True, text=free.format(host, port))]
+    except OSError as error:
+        why = (error.strerror or type(error).__name__).rpartition(": ")[2]
+        return [Finding(good=False, text=NO_PORT.format(host, port, why))]
 
 
 def _app_of(token: str) -> str:

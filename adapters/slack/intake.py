@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from adapters.addressing import Addressee, FollowUps, is_question, says_solved
 from adapters.jobs import Admitted, Edited
-from adapters.ports import Aside, Inbound, StoredTurn, ThreadKey, platform_order
+from adapters.ports import Aside, Inbound, Readers, StoredTurn, ThreadKey, platform_order
 from adapters.slack import rendering
 from adapters.slack.channel import PLATFORM
 from adapters.slack.events import Gone, Json, Rewritten, Said, what_happened
@@ -23,6 +22,7 @@ from adapters.slack.setup import SlackSetup
 from adapters.slack.text import mentioned, readable
 from adapters.slack.web import SlackWeb
 from adapters.slack.whisper import Whisper
+from adapters.takeover import Takeovers
 from core.errors import ChannelError
 from core.sanitize import is_blank
 
@@ -32,8 +32,6 @@ LOOK_BACK_SECONDS: Final = 1.2
 """For the messages of a thread: the event at hand has to be acknowledged within three."""
 LOOKED_BACK: Final = 200
 """Messages of a thread that tell whether people have taken over."""
-MOST_THREADS: Final = 10_000
-"""Of which it is kept in mind whether people have taken over."""
 NOT_HERE: Final = "I do not answer in this channel."
 NOT_ALONE: Final = "I answer in channels only: mention me there."
 TOO_MANY: Final = "Too many questions are waiting, so I did not take yours. Please ask again in a few minutes."
@@ -86,7 +84,7 @@ class Intake:
         self._files = Files(setup.bot_token, setup.api_base_url)
         self._listening = Listening(web, names, me)
         self._team, self._me = team, me
-        self._quiet: OrderedDict[tuple[str, str], bool] = OrderedDict()
+        self._takeovers: Takeovers[tuple[str, str]] = Takeovers()
         """Threads that people have taken over."""
 
     async def hear(self, event: Json) -> bool:
@@ -136,42 +134,33 @@ class Intake:
     # -------------------------------------------------------------------------------- people taking over
 
     async def _is_quiet(self, said: Said) -> bool:
-        thread = said.channel, said.thread
-        if thread not in self._quiet:
-            self._keep(thread, quiet=False)
-            await self._look_back(said)
-        return self._quiet[thread]
+        return await self._takeovers.is_taken((said.channel, said.thread), lambda: self._look_back(said))
 
-    async def _look_back(self, said: Said) -> None:
-        """What was said before this process heard of the thread."""
+    async def _look_back(self, said: Said) -> bool:
+        """Whether what was said before this process heard of the thread was a takeover."""
         question = {"channel": said.channel, "ts": said.thread, "latest": said.ts, "limit": LOOKED_BACK}
         try:
             page = await asyncio.wait_for(self._web.call("conversations.replies", **question), LOOK_BACK_SECONDS)
         except (TimeoutError, ChannelError) as error:
             log.info("Not known whether people have taken over a thread: %s", error or "no answer in time")
-            return
+            return False
+        taken = False
         for message in page.get("messages") or []:
             before = what_happened({**message, "channel": said.channel}, self._me)
             if isinstance(before, Said) and before.ts != said.ts:
-                self._note(
-                    said.channel, said.thread, before.user, before.text, to_us=self._me in mentioned(before.text)
-                )
+                if self._me in mentioned(before.text):
+                    taken = False
+                elif self._takes_over(before.user, before.text):
+                    taken = True
+        return taken
 
     def _note(self, channel: str, thread: str, user: str, text: str, *, to_us: bool) -> None:
         """Keeps in mind what a message means for those after it."""
-        if to_us:
-            self._keep((channel, thread), quiet=False)
-        elif self._takes_over(user, text):
-            self._keep((channel, thread), quiet=True)
+        if to_us or self._takes_over(user, text):
+            self._takeovers.note((channel, thread), taken=not to_us)
 
     def _takes_over(self, user: str, text: str) -> bool:
         return user in self._setup.staff or says_solved(text)
-
-    def _keep(self, thread: tuple[str, str], *, quiet: bool) -> None:
-        self._quiet[thread] = quiet
-        self._quiet.move_to_end(thread)
-        while len(self._quiet) > MOST_THREADS:
-            self._quiet.popitem(last=False)
 
     # ----------------------------------------------------------------------------------------- submitting
 
@@ -181,7 +170,8 @@ class Intake:
         if is_blank(inbound.text) and not inbound.unread:
             # A mention without a word asks about what a person said last above it.
             last = next((aside for aside in reversed(heard) if aside.by_person and not is_blank(aside.text)), None)
-            inbound = replace(inbound, text=last.text if last else "")
+            # These words need not be the asker's own.
+            inbound = replace(inbound, text=last.text if last else "", readers=Readers.UNKNOWN)
             heard = tuple(aside for aside in heard if aside is not last)
         admitted = await self._desk.admit(replace(inbound, heard=heard))
         if admitted is None:
@@ -219,11 +209,19 @@ class Intake:
             text=text,
             unread=unread,
             sent_at=datetime.fromtimestamp(float(said.ts), UTC),
+            readers=_readers(said),
             order=platform_order(said.ts),
         )
 
     def _key(self, channel: str, thread: str) -> ThreadKey:
         return ThreadKey(platform=PLATFORM, workspace=self._team, channel=channel, thread=thread)
+
+
+def _readers(said: Said) -> Readers:
+    """Who reads the conversation. What a file says is not said by whoever sends it."""
+    if said.files:
+        return Readers.UNKNOWN
+    return Readers.ALONE if said.direct else Readers.CHANNEL
 
 
 def _under(said: Said) -> str:

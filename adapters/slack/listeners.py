@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from slack_bolt.app.async_app import AsyncApp
+from slack_bolt.authorization import AuthorizeResult
 from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack.actions import FORGET, RESET_HERE, SHOW_QUERY, Actions
@@ -25,6 +26,7 @@ Ack = Callable[..., Awaitable[Any]]
 
 def slack_app(
     client: AsyncWebClient,
+    who: AuthorizeResult,
     intake: Intake,
     actions: Actions,
     buttons: Buttons,
@@ -32,14 +34,27 @@ def slack_app(
     whisper: Whisper,
     missed: asyncio.Event,
 ) -> AsyncApp:
-    """The app with all listeners. What it cannot do is answered with an error, so that Slack asks again; `missed` is
-    set then."""
-    app = AsyncApp(client=client, logger=_bolt_log(), process_before_response=True)
+    """The app with all listeners, of the bot that `who` tells. What it cannot do is answered with an error, so that
+    Slack asks again; `missed` is set then."""
+
+    async def authorize() -> AuthorizeResult:
+        return who
+
+    app = AsyncApp(
+        client=client,
+        # Else Bolt makes an installation store of its own where SLACK_CLIENT_ID is in the environment.
+        authorize=authorize,
+        logger=bolt_log(),
+        process_before_response=True,
+        # Signatures are verified before Bolt sees a request: it parses what anybody sent first.
+        request_verification_enabled=False,
+    )
     _listen(app, intake, actions, buttons, pane, whisper, missed)
     return app
 
 
-def _bolt_log() -> logging.Logger:
+def bolt_log() -> logging.Logger:
+    """What Bolt logs to."""
     # Its warnings quote whole events.
     logger = logging.getLogger("slack_bolt")
     logger.setLevel(logging.ERROR)

@@ -14,8 +14,18 @@ DEFAULT_URL: Final = "https://slack.com/api/"
 class SlackSetup:
     """Empty sets allow everybody and everything."""
 
-    bot_token: str = field(repr=False)
-    app_token: str = field(repr=False)
+    bot_token: str = field(default="", repr=False)
+    """Of the one workspace; empty where the app is installed in several."""
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    """With which workspaces install the app; set in place of the bot token."""
+    app_token: str = field(default="", repr=False)
+    """For Socket Mode."""
+    signing_secret: str = field(default="", repr=False)
+    """For requests over HTTP; set in place of the app token."""
+    http_host: str = "127.0.0.1"
+    http_port: int = 3000
+    """Where they are listened for."""
     api_base_url: str = DEFAULT_URL
     """Of the Web API; the address of the socket comes from there."""
     follow_ups: FollowUps = FollowUps.ALWAYS

@@ -12,6 +12,7 @@ jobs.py        inbox, jobs, outbox: taken once, worked on by one process, answer
 job_rows.py    their rows <-> values
 changes.py     questions that their askers edit or delete
 facts.py       what people said of themselves, if that is to be remembered
+installations.py  the workspaces in which a Slack app is installed, and their tokens
 ticks.py       how long ago something was, whatever the wall clock says
 faults.py      SQL and file errors -> `DataDirError`
 """

@@ -10,7 +10,7 @@ from sqlalchemy import Text, cast, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.jobs import OPEN, Deleted, Edited, Ending, JobState
-from adapters.ports import Inbound, ThreadKey, TurnState
+from adapters.ports import Inbound, Readers, ThreadKey, TurnState
 from adapters.store.database import Database
 from adapters.store.faults import backups_of
 from adapters.store.job_rows import claim_of, new_inbox, thread_of
@@ -91,6 +91,9 @@ class SqlChanges:
                 return Edited.UNCHANGED
             job = await session.scalar(select(JobRow).where(JobRow.inbox_id == claim.id))
             turn.typed, turn.edited_at = inbound.text, datetime.now(UTC)
+            if inbound.readers is Readers.UNKNOWN:
+                # Never the other way: who asked to be forgotten is not remembered after an edit.
+                turn.readers = Readers.UNKNOWN.value
             if job is not None and job.state == JobState.QUEUED:
                 return Edited.REPLACED
             await _take_out(session, turn)

@@ -41,16 +41,16 @@ class SqlFacts:
         """Newest first, those of the turn's asker that everybody who reads its answer may know."""
         return await self.database.run(self._told(turn))
 
-    async def of(self, person: Person) -> list[str]:
-        """All facts about a person, newest first, for their eyes alone."""
+    async def of(self, person: Person) -> dict[int, str]:
+        """All facts about a person, newest first, for their eyes alone; by numbers that stay while the facts do."""
         return await self.database.run(self._of(person))
 
-    async def forget(self, person: Person) -> int:
-        """Removes all facts about a person, also from the bytes on the disk; how many there were.
+    async def forget(self, person: Person, number: int | None = None) -> tuple[str, ...]:
+        """Removes all facts about a person, or one of them, also from the bytes on the disk; what they were.
 
-        Nothing that they have said up to now is remembered any more.
+        It does not come back from what they have said up to now.
         """
-        return await self.database.run(self._forget(person))
+        return await self.database.run(self._forget(person, number))
 
     async def _statement(self, turn: int) -> str | None:
         answered = and_(_may_be_remembered(turn), TurnRow.state.in_(_ANSWERED))
@@ -94,26 +94,29 @@ class SqlFacts:
                 about = about.where(FactRow.circle.in_((_circle_of(row), _circle(Readers.CHANNEL, row))))
             return [Fact(text=fact.text, model=fact.model, vector=fact.vector) for fact in await session.scalars(about)]
 
-    async def _of(self, person: Person) -> list[str]:
+    async def _of(self, person: Person) -> dict[int, str]:
         async with self.database.read() as session:
-            texts = select(FactRow.text).where(_about(person)).order_by(FactRow.id.desc())
-            return list(dict.fromkeys(await session.scalars(texts)))
+            facts = await session.scalars(select(FactRow).where(_about(person)).order_by(FactRow.id))
+            # Said to several circles it is one fact, with the number of the last time.
+            last = {fact.text: fact.id for fact in facts}
+            return dict(sorted(((number, text) for text, number in last.items()), reverse=True))
 
-    async def _forget(self, person: Person) -> int:
+    async def _forget(self, person: Person, number: int | None) -> tuple[str, ...]:
         async with self.database.write() as session:
-            gone = (await session.scalars(delete(FactRow).where(_about(person)).returning(FactRow.text))).all()
-            theirs = and_(
-                TurnRow.platform == person.platform,
-                TurnRow.workspace == person.workspace,
-                TurnRow.author_id == person.id,
-            )
+            which, said = _about(person), _said_by(person)
+            if number is not None:
+                text = await session.scalar(select(FactRow.text).where(which, FactRow.id == number))
+                if text is None:
+                    return ()
+                which, said = and_(which, FactRow.text == text), and_(said, _says(text))
+            gone = (await session.scalars(delete(FactRow).where(which).returning(FactRow.text))).all()
             # What is being picked out of a message at this moment must not come after this.
-            await session.execute(update(TurnRow).where(theirs).values(readers=Readers.UNKNOWN.value))
+            await session.execute(update(TurnRow).where(said).values(readers=Readers.UNKNOWN.value))
             if gone:
                 for backup in await asyncio.to_thread(backups_of, self.database.path):
                     backup.unlink(missing_ok=True)
         await self.database.empty_log()
-        return len(set(gone))
+        return tuple(dict.fromkeys(gone))
 
 
 def _may_be_remembered(turn: int) -> ColumnElement[bool]:
@@ -122,6 +125,18 @@ def _may_be_remembered(turn: int) -> ColumnElement[bool]:
 
 def _about(person: Person) -> ColumnElement[bool]:
     return and_(FactRow.platform == person.platform, FactRow.workspace == person.workspace, FactRow.person == person.id)
+
+
+def _said_by(person: Person) -> ColumnElement[bool]:
+    return and_(
+        TurnRow.platform == person.platform, TurnRow.workspace == person.workspace, TurnRow.author_id == person.id
+    )
+
+
+def _says(fact: str) -> ColumnElement[bool]:
+    """Whether the words of a fact are in a message, with whatever blanks; in doubt they are."""
+    plain = fact.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_")
+    return TurnRow.typed.like(f"%{'%'.join(plain.split())}%", escape="\\")
 
 
 def _asker_of(row: TurnRow) -> Person:

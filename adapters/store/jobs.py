@@ -13,10 +13,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Delete, and_, case, delete, exists, or_, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -35,6 +35,8 @@ from core.types import Answer
 
 ATTEMPTS = 5
 LEASE_SECONDS = 30.0
+KNOWN_DAYS = 30
+"""How long the id of a message without a job is kept: no platform repeats an older one, and no catch-up reads it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +167,7 @@ class SqlJobs:
             .returning(JobRow.id)
         )
         async with self.database.write() as session:
+            await session.execute(_old_and_without_a_job())
             ids = (await session.scalars(taken)).all()
             return await _values(session, JobRow.id.in_(ids))
 
@@ -289,3 +292,9 @@ async def _values(session: AsyncSession, which: ColumnElement[bool]) -> list[Job
     for part in await session.scalars(wanted):
         parts.setdefault(part.job_id, []).append(part)
     return [job_value(job, inbox, parts.get(job.id, [])) for job, inbox in found]
+
+
+def _old_and_without_a_job() -> Delete:
+    """Removes what was kept of messages that were deleted, most of them never for us, and of forgotten ones."""
+    old = InboxRow.received_at < datetime.now(UTC) - timedelta(days=KNOWN_DAYS)
+    return delete(InboxRow).where(old, ~exists().where(JobRow.inbox_id == InboxRow.id))

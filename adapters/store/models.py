@@ -200,3 +200,24 @@ class FactRow(Row):
     vector: Mapped[bytes] = mapped_column(LargeBinary)
     """Of the embedding model `model`: float32; empty if there is none."""
     at: Mapped[datetime] = mapped_column(Moment)
+
+
+class InstallationRow(Row):
+    """A Slack app in a workspace, or in an organization."""
+
+    __tablename__ = "installations"
+    __table_args__ = (UniqueConstraint("client", "place"),)
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    client: Mapped[str] = mapped_column(AnyText)
+    """The app's client id."""
+    place: Mapped[str] = mapped_column(AnyText)
+    enterprise: Mapped[str] = mapped_column(AnyText)
+    org_wide: Mapped[bool] = mapped_column(Boolean)
+    name: Mapped[str] = mapped_column(AnyText)
+    token: Mapped[str] = mapped_column(AnyText)
+    app: Mapped[str] = mapped_column(AnyText)
+    bot: Mapped[str] = mapped_column(AnyText)
+    user: Mapped[str] = mapped_column(AnyText)
+    scopes: Mapped[str] = mapped_column(AnyText)
+    at: Mapped[datetime] = mapped_column(Moment)

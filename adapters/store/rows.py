@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any, TypeVar
 
-from adapters.ports import Inbound, StoredTurn, ThreadKey, TurnState
+from adapters.ports import Inbound, Readers, StoredTurn, ThreadKey, TurnState
 from adapters.store.models import ThreadRow, TurnRow
 from core.types import Answer, Citation, Degradation, Kept, QueryStatus, Said, Turn
 
@@ -82,7 +82,10 @@ def stored_turn(row: TurnRow) -> StoredTurn:
         citations=tuple(_value(Citation, item) for item in row.citations),
         degraded=tuple(_value(Degradation, item) for item in row.degraded),
         kept=_value(Kept, row.kept),
+        prompt_tokens=row.prompt_tokens,
+        cached_tokens=row.cached_tokens,
         state=TurnState(row.state),
+        readers=Readers(row.readers),
         asked_at=row.asked_at,
         answered_at=row.answered_at,
     )

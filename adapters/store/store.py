@@ -16,6 +16,7 @@ from adapters.store.database import BUSY_TIMEOUT, Database
 from adapters.store.facts import SqlFacts
 from adapters.store.faults import backups_of
 from adapters.store.files import prepare
+from adapters.store.installations import SqlInstallations
 from adapters.store.job_rows import is_in
 from adapters.store.jobs import LEASE_SECONDS, SqlJobs
 from adapters.store.lookups import SqlLookups
@@ -33,6 +34,7 @@ class SqlConversationStore:
         self.changes = SqlChanges(database)
         self.lookups = SqlLookups(database)
         self.facts = SqlFacts(database)
+        self.installations = SqlInstallations(database)
 
     @classmethod
     async def open(

@@ -25,9 +25,12 @@ def is_thread(thread: ThreadKey) -> ColumnElement[bool]:
 
 def uncovered(row: ThreadRow) -> ColumnElement[bool]:
     """The pairs of a conversation that its summary does not cover."""
+    return and_(_pairs(row), TurnRow.seq > max(row.summary_seq, row.begins_after))
+
+
+def _pairs(row: ThreadRow) -> ColumnElement[bool]:
     return and_(
         TurnRow.thread_id == row.id,
-        TurnRow.seq > max(row.summary_seq, row.begins_after),
         TurnRow.state.in_((TurnState.ANSWERED.value, TurnState.INCOMPLETE.value)),
         TurnRow.answered != "",
     )
@@ -38,7 +41,14 @@ async def memory_of(session: AsyncSession, row: ThreadRow, before: int, limit: i
     pairs = select(TurnRow).where(uncovered(row), TurnRow.seq < before)
     newest = pairs.order_by(TurnRow.seq.desc()).limit(max(limit, 0))
     turns = tuple(remembered(turn, names) for turn in await session.scalars(newest))[::-1]
-    return Memory(turns=turns, summary=row.summary)
+    return Memory(turns=turns, summary=row.summary, summarized=await _summarized(session, row))
+
+
+async def _summarized(session: AsyncSession, row: ThreadRow) -> int:
+    if not row.summary:
+        return 0
+    covered = and_(_pairs(row), TurnRow.seq > row.begins_after, TurnRow.seq <= row.summary_seq)
+    return await session.scalar(select(func.count()).select_from(TurnRow).where(covered)) or 0
 
 
 async def names_in(session: AsyncSession, thread_id: int) -> dict[str, str]:

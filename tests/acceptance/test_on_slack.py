@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -16,6 +17,7 @@ from tests.servers.openai import OpenAIServer
 from tests.servers.replies import Reply
 from tests.slack_server import ASKER, BOT_USER, Fault, SlackServer
 from tests.slack_server.limits import texts_of
+from tests.slack_server.requests import SIGNING_SECRET
 from tests.slack_server.server import APP_TOKEN, BOT_TOKEN
 
 AT = f"<@{BOT_USER}>"
@@ -124,6 +126,36 @@ async def test_one_token_without_the_other_is_a_mistake(threadwise: Threadwise):
     assert "SLACK_APP_TOKEN" in ended.err
     swapped = await threadwise.run("run", SLACK_BOT_TOKEN=APP_TOKEN, SLACK_APP_TOKEN=BOT_TOKEN)
     assert 'SLACK_BOT_TOKEN must be a token that begins with "xoxb-"' in swapped.err
+
+
+async def test_over_http_it_answers_signed_requests_and_says_in_one_line_that_its_port_is_taken(
+    threadwise: Threadwise, slack: SlackServer
+):
+    await threadwise.run("ingest", "docs")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        over_http = settings(slack) | {"SLACK_APP_TOKEN": "", "SLACK_SIGNING_SECRET": SIGNING_SECRET}
+        over_http["SLACK_HTTP_PORT"] = str(port)
+        taken.listen()
+        refused = await threadwise.run("run", **over_http)
+    assert refused.code == 2
+    assert f"SLACK_HTTP_PORT {port} cannot be listened at (address already in use)" in refused.err
+    assert "Traceback" not in refused.err
+    slack.requests.url = f"http://127.0.0.1:{port}/slack/events"
+    slack.sockets.retries = (0.1,) * 100
+    process = await threadwise.start("run", **over_http)
+    try:
+        thread = slack.says(ASKER, "C1", f"{AT} How much oil does the Kestrel take?")
+        await slack.until(lambda: len(finals(slack, thread)) == 1, 30)
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 15) == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+    assert "0.8 L of oil [1]." in finals(slack, thread)[0]
+    assert not slack.calls_of("apps.connections.open")
 
 
 async def test_the_doctor_tries_the_tokens_of_slack(threadwise: Threadwise, slack: SlackServer, server: OpenAIServer):

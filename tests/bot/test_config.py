@@ -221,3 +221,40 @@ def test_a_scope_is_that_of_one_channel_and_of_none_that_is_called_alike():
     assert read("slack", "T1", "C34") == {"board"}
     for elsewhere in (("slack", "T1", "12"), ("slack", "T2", "C34"), ("discord", "T1", "C34"), ("terminal", "", "12")):
         assert not read(*elsewhere), elsewhere
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        (["SLACK_BOT_TOKEN"], "SLACK_APP_TOKEN"),
+        (["SLACK_APP_TOKEN"], "must be set together with SLACK_APP_TOKEN"),
+        (["SLACK_SIGNING_SECRET"], "must be set together with SLACK_APP_TOKEN"),
+        (["SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "SLACK_SIGNING_SECRET"], "must not both be set"),
+        (["SLACK_CLIENT_ID", "SLACK_APP_TOKEN"], "SLACK_CLIENT_ID and SLACK_CLIENT_SECRET must be set together"),
+        (["SLACK_CLIENT_ID", "SLACK_CLIENT_SECRET"], "must be set together with SLACK_APP_TOKEN"),
+        (["SLACK_BOT_TOKEN", "SLACK_CLIENT_ID", "SLACK_CLIENT_SECRET", "SLACK_APP_TOKEN"], "of one workspace"),
+        (["SLACK_CLIENT_ID", "SLACK_CLIENT_SECRET", "SLACK_SIGNING_SECRET"], ""),
+        (["SLACK_CLIENT_ID", "SLACK_CLIENT_SECRET", "SLACK_APP_TOKEN"], ""),
+        (["SLACK_BOT_TOKEN", "SLACK_APP_TOKEN"], ""),
+        (["SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET"], ""),
+        ([], ""),
+    ],
+)
+def test_slack_has_a_bot_token_and_one_of_its_two_ways(names: list[str], why: str):
+    values = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1", "SLACK_SIGNING_SECRET": 32 * "a"}
+    values |= {"SLACK_CLIENT_ID": "12.34", "SLACK_CLIENT_SECRET": 32 * "b"}
+    environment = {name: values[name] for name in names}
+    if not why:
+        load(environment)
+        return
+    with pytest.raises(ConfigError, match=why):
+        load(environment)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("SLACK_SIGNING_SECRET", "short"), ("SLACK_HTTP_HOST", "http://x"), ("SLACK_HTTP_PORT", "0")],
+)
+def test_settings_of_slack_over_http_that_could_never_work_are_refused(name: str, value: str):
+    with pytest.raises(ConfigError, match=name):
+        load({name: value})

@@ -14,6 +14,7 @@ from rich.console import Console
 from adapters.discord.setup import DiscordSetup
 from adapters.discord_gateway import DiscordGateway
 from adapters.slack import actions
+from adapters.slack.channel import SlackChannel
 from adapters.slack.setup import SlackSetup
 from adapters.slack_socket import SlackSocket
 from adapters.terminal import TerminalChannel
@@ -198,6 +199,7 @@ async def _on_slack(desk: Desk) -> AsyncIterator[OnSlack]:
     async with SlackServer() as server:
         setup = SlackSetup(bot_token=BOT_TOKEN, app_token=APP_TOKEN, api_base_url=server.api_url)
         socket = SlackSocket(setup, desk.dispatcher, desk.store, topics, HASTY)
+        assert isinstance(socket.channel, SlackChannel)
         socket.channel.shortest_pace = 0.02
         desk.dispatcher.attach(socket.channel)
         await desk.dispatcher.start()

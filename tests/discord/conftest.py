@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import discord
 import pytest
@@ -67,10 +68,12 @@ Start = Callable[..., "asyncio.Future[Quill]"]
 
 
 @asynccontextmanager
-async def quill_on(server: DiscordServer, store: SqlConversationStore, **setup: object) -> AsyncIterator[Quill]:
-    bot = Bot(store, ScriptedModel(), ScriptedRetriever(KESTREL, HERON, LEAVE))
+async def quill_on(
+    server: DiscordServer, store: SqlConversationStore, bot: Bot | None = None, /, **setup: Any
+) -> AsyncIterator[Quill]:
+    bot = bot or Bot(store, ScriptedModel(), ScriptedRetriever(KESTREL, HERON, LEAVE))
     made = DiscordSetup(token=server.token, api_base_url=server.base_url)
-    gateway = DiscordGateway(replace(made, **setup), bot.dispatcher, store)  # type: ignore[arg-type]
+    gateway = DiscordGateway(replace(made, **setup), bot.dispatcher, store)
     bot.dispatcher.attach(gateway.channel)
     await bot.dispatcher.start()
     running = asyncio.create_task(gateway.run())

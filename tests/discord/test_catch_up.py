@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -49,6 +51,66 @@ async def test_what_was_said_during_a_cut_is_answered_once(quill: Quill, replays
     await quill.silent()
     assert len(server.posts()) == 2
     assert len(server.gateway.identifies) == (1 if replays else 2)
+
+
+async def told_to_reconnect(server: DiscordServer) -> None:
+    await server.gateway.reconnect()
+
+
+async def told_to_resume(server: DiscordServer) -> None:
+    await server.gateway.invalidate(resumable=True)
+
+
+async def told_to_begin_anew(server: DiscordServer) -> None:
+    await server.gateway.invalidate(resumable=False)
+
+
+async def closed_for_an_unknown_error(server: DiscordServer) -> None:
+    await server.gateway.close(4000)
+
+
+async def closed_for_a_session_that_timed_out(server: DiscordServer) -> None:
+    server.gateway.forget()
+    await server.gateway.close(4009)
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        told_to_reconnect,
+        told_to_resume,
+        told_to_begin_anew,
+        closed_for_an_unknown_error,
+        closed_for_a_session_that_timed_out,
+    ],
+)
+async def test_however_a_session_ends_what_is_said_meanwhile_is_answered_once(
+    quill: Quill, ends: Callable[[DiscordServer], Awaitable[None]]
+):
+    """F6."""
+    server = quill.server
+    await quill.store.lookups.mark("discord", datetime.now(UTC))
+    (before,) = await until(lambda: list(server.gateway._connections))
+    server.gateway.open_to_new.clear()
+    await ends(server)
+    await until(lambda: before not in server.gateway._connections)
+    quill.will_answer("0.8 L [1].")
+    await server.say(ASKER, GENERAL, f"{ME} {OIL}")
+    server.gateway.open_to_new.set()
+    await answered(quill, 1)
+    await quill.silent()
+    assert len(server.posts()) == 1
+
+
+async def test_an_event_that_is_told_four_times_is_one_question(quill: Quill):
+    """F1."""
+    quill.will_answer("0.8 L [1].")
+    said = await quill.server.say(ASKER, GENERAL, f"{ME} {OIL}")
+    for _ in range(3):
+        await quill.server.gateway.dispatch("MESSAGE_CREATE", quill.server.rest.event(said))
+    await answered(quill, 1)
+    await quill.silent()
+    assert quill.asked == len(quill.server.posts()) == 1
 
 
 async def test_a_restart_finds_questions_in_channels_threads_and_private_messages(
@@ -141,6 +203,7 @@ async def test_a_frame_that_discord_py_cannot_take_ends_nothing(
 ):
     monkeypatch.setattr("adapters.discord.connection.FIRST_PAUSE", 0.05)
     (session,) = await until(lambda: quill.server.gateway.connected)
+    assert session.connection is not None
     await session.connection.socket.send_str("{")
     await until(lambda: len(quill.server.gateway.identifies) == 2)
     assert "a new one is made" in caplog.text
@@ -148,3 +211,151 @@ async def test_a_frame_that_discord_py_cannot_take_ends_nothing(
     quill.will_answer("0.8 L [1].")
     said = await quill.server.say(ASKER, GENERAL, f"{ME} {OIL}")
     await quill.final(int(said["id"]))
+
+
+def cut_shard(server: DiscordServer, number: int, *, replays: bool = False) -> None:
+    """Ends the connection of one shard of two; without `replays` its session is lost."""
+    (session,) = [session for session in server.gateway.connected if session.shard == (number, 2)]
+    connection, session.connection = session.connection, None
+    assert connection is not None
+    if not replays:
+        del server.gateway.sessions[session.id]
+    connection.cut()
+
+
+@pytest.mark.parametrize("replays", [True, False])
+async def test_one_shard_of_several_that_was_away_misses_nothing_and_private_messages_go_on(
+    server: DiscordServer, store: SqlConversationStore, replays: bool
+):
+    dm = int(server.world.add_dm(5000, ASKER)["id"])
+    async with quill_on(server, store, shards=2) as quill:
+        await store.lookups.mark("discord", datetime.now(UTC))
+        server.gateway.silent_to.add(1)
+        cut_shard(server, 1, replays=replays)
+        quill.will_answer("0.8 L [1].", "0.8 L [1].")
+        said = await server.say(ASKER, GENERAL, f"{ME} {OIL}")
+        await server.say(ASKER, dm, OIL)
+        await quill.final(dm)
+        assert not server.posts(int(said["id"]))
+        server.gateway.silent_to.clear()
+        server.gateway.cut_unanswered()
+        await answered(quill, 2)
+        await quill.silent()
+    assert len(server.posts()) == 2
+    anew = [data for _, data in server.gateway.identifies if data["shard"] == [1, 2]]
+    assert (len(anew) == 1) == replays
+
+
+async def test_a_shard_that_is_back_is_read_up_though_another_one_stays_away(
+    server: DiscordServer, store: SqlConversationStore
+):
+    async with quill_on(server, store, shards=2) as quill:
+        await store.lookups.mark("discord", datetime.now(UTC))
+        server.gateway.silent_to.add(0)
+        cut_shard(server, 0)
+        await until(lambda: len(server.gateway.connected) == 1)
+        cut_shard(server, 1)
+        quill.will_answer("0.8 L [1].")
+        server.world.add_message(GENERAL, ASKER, f"{ME} {OIL}")
+        await answered(quill, 1)
+        assert [session.shard for session in server.gateway.connected] == [(1, 2)]
+
+
+async def test_while_a_shard_is_away_it_is_not_noted_that_all_was_heard(
+    server: DiscordServer, store: SqlConversationStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(catch_up, "MARK_SECONDS", 0.02)
+    async with quill_on(server, store, shards=2):
+        server.gateway.silent_to.add(1)
+        cut_shard(server, 1)
+        await until(lambda: len(server.gateway.connected) == 1)
+        await asyncio.sleep(0.1)
+        before = await store.lookups.heard_until("discord")
+        await asyncio.sleep(0.2)
+        assert await store.lookups.heard_until("discord") == before
+
+
+async def test_a_shard_that_is_cut_while_all_of_them_start_keeps_none_from_being_heard(
+    server: DiscordServer, store: SqlConversationStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(discord_gateway, "GUILDS_SECONDS", 0.5)
+    await store.lookups.mark("discord", datetime.now(UTC))
+    server.world.add_message(GENERAL, ASKER, f"{ME} {OIL}")
+    starting = quill_on(server, store, shards=2)
+    entering = asyncio.ensure_future(starting.__aenter__())
+    await until(lambda: len(server.gateway.connected) == 2)
+    cut_shard(server, 0)
+    quill = await entering
+    try:
+        quill.will_answer("0.8 L [1].")
+        await answered(quill, 1)
+        assert len(server.gateway.identifies) == 3
+    finally:
+        await starting.__aexit__(None, None, None)
+
+
+async def test_a_session_that_is_cut_before_it_has_told_of_its_servers_hears_all_the_same(
+    server: DiscordServer, store: SqlConversationStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(discord_gateway, "GUILDS_SECONDS", 0.5)
+    await store.lookups.mark("discord", datetime.now(UTC))
+    server.world.add_message(GENERAL, ASKER, f"{ME} {OIL}")
+    starting = quill_on(server, store)
+    entering = asyncio.ensure_future(starting.__aenter__())
+    await until(lambda: server.gateway.connected)
+    server.gateway.open_to_new.clear()
+    server.gateway.cut()
+    await asyncio.sleep(0.8)
+    assert not entering.done()
+    server.gateway.open_to_new.set()
+    quill = await entering
+    try:
+        quill.will_answer("0.8 L [1].")
+        await answered(quill, 1)
+    finally:
+        await starting.__aexit__(None, None, None)
+
+
+async def test_it_can_be_stopped_while_a_shard_connects_again(server: DiscordServer, store: SqlConversationStore):
+    async with asyncio.timeout(10):
+        async with quill_on(server, store, shards=2):
+            server.gateway.open_to_new.clear()
+            cut_shard(server, 1)
+            await until(lambda: len(server.gateway._connections) > 1)
+            await asyncio.sleep(0.1)
+        server.gateway.open_to_new.set()
+
+
+async def test_forty_questions_of_a_cut_of_ten_minutes_are_each_answered_once(
+    server: DiscordServer, store: SqlConversationStore
+):
+    """F6: in 5 channels and 3 threads, while the session is lost."""
+    world = server.world
+    channels = [int(world.add_channel(2000 + number, f"room-{number}")["id"]) for number in range(5)]
+    threads = [int(world.add_thread(3000 + number, GENERAL, f"talk-{number}", ASKER)["id"]) for number in range(3)]
+    async with quill_on(server, store) as quill:
+        server.limits.buckets.clear()
+        server.gateway.open_to_new.clear()
+        server.gateway.forget()
+        server.gateway.cut()
+        await asyncio.sleep(0.2)
+        began = now_ms() - 600_000
+        await store.lookups.mark("discord", datetime.fromtimestamp(began / 1000, UTC))
+        said = []
+        for number in range(40):
+            world.add_user(4000 + number, f"Person {number}")
+            place = [*channels, *threads][number % 8]
+            id_ = world.new_id(began + number * 14_000)
+            said.append(world.add_message(place, 4000 + number, f"{ME} {OIL}", id_=id_))
+        quill.will_answer(*["0.8 L [1]."] * 40, rewrite=("Kestrel oil",) * 12)
+        server.gateway.open_to_new.set()
+        await until(lambda: quill.asked == 40, seconds=60)
+        await until(lambda: not quill.bot.dispatcher._tickets, seconds=60)
+        await quill.silent()
+        for message in said:
+            place = int(message["channel_id"])
+            if place in channels:
+                assert len(server.posts(int(message["id"]))) == 1
+        assert [len(server.posts(thread)) for thread in threads] == [5, 5, 5]
+        assert len(server.posts()) == 40
+        assert all(post["content"].startswith("0.8 L [1].") for post in server.posts())

@@ -31,7 +31,7 @@ async def two_turns(quill: Quill) -> tuple[int, list[Json]]:
 
 async def test_all_commands_are_registered(quill: Quill):
     names = {command["name"] for command in quill.server.rest.commands}
-    slash = {"ask", "rewrite", "sources", "context", "reset", "forget", "help"}
+    slash = {"ask", "rewrite", "sources", "context", "memory", "reset", "forget", "help"}
     assert names == slash | {"Show rewritten query", "Ask about this"}
 
 
@@ -57,7 +57,10 @@ async def test_the_rewritten_query_is_shown_to_the_asker_alone_with_a_way_back(q
 async def test_sources_and_context_are_those_of_this_thread(quill: Quill):
     thread, _ = await two_turns(quill)
     assert "d1.md" in await shown(await quill.server.command(ASKER, thread, "sources"))
-    assert "2 answered in this thread" in await shown(await quill.server.command(ASKER, thread, "context"))
+    context = await quill.server.command(ASKER, thread, "context")
+    assert "2 answered in this thread" in await shown(context)
+    assert "; the model counted" in context.shown
+    assert context.ephemeral
     assert "Use this in a thread" in await shown(await quill.server.command(ASKER, GENERAL, "context"))
     other = await quill.server.open_thread(SECOND, GENERAL, "other")
     assert "Nothing has been asked" in await shown(await quill.server.command(ASKER, other, "sources"))

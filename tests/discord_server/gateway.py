@@ -76,6 +76,8 @@ class Gateway:
         self.open_to_new = asyncio.Event()
         """Cleared, new connections wait before they are greeted."""
         self.open_to_new.set()
+        self.silent_to: set[int] = set()
+        """Shards whose IDENTIFY and RESUME get no answer."""
         self.close_next_with: int | None = None
         """A close code in place of an answer to the next IDENTIFY."""
         self.sessions: dict[str, Session] = {}
@@ -89,9 +91,12 @@ class Gateway:
         return [session for session in self.sessions.values() if session.connection is not None]
 
     async def dispatch(self, name: str, data: Json) -> None:
-        """Sends an event to every session, now or when it resumes. Content is left out as Discord leaves it out."""
+        """Sends an event to the sessions of its shard, now or when they resume, without the content that Discord leaves
+        out."""
         for session in list(self.sessions.values()):
-            await session.dispatch(name, self._seen_by(session, name, data))
+            guild = data["id"] if name.startswith("GUILD_") else data.get("guild_id") or 0
+            if (int(guild) >> 22) % session.shard[1] == session.shard[0]:
+                await session.dispatch(name, self._seen_by(session, name, data))
 
     async def reconnect(self) -> None:
         """Op 7 to all."""
@@ -116,6 +121,13 @@ class Gateway:
     def cut(self) -> None:
         for connection in list(self._connections):
             connection.cut()
+
+    def cut_unanswered(self) -> None:
+        """Ends the connections that `silent_to` left without a session."""
+        heard = [session.connection for session in self.connected]
+        for connection in list(self._connections):
+            if connection not in heard:
+                connection.cut()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         if self.refuse > 0:
@@ -162,6 +174,8 @@ class Gateway:
             await connection.close(4014)
             return
         shard = tuple(data.get("shard", (0, 1)))
+        if shard[0] in self.silent_to:
+            return
         session = Session(secrets.token_hex(8), data["intents"], shard, connection=connection)
         self.sessions[session.id] = session
         mine = (GUILD >> 22) % shard[1] == shard[0]
@@ -185,6 +199,8 @@ class Gateway:
         session = self.sessions.get(data["session_id"])
         if session is None:
             await connection.send({"op": INVALID, "d": False})
+            return
+        if session.shard[0] in self.silent_to:
             return
         session.connection = connection
         for event in session.events[data["seq"] or 0 :]:

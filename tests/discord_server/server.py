@@ -38,6 +38,10 @@ class DiscordServer:
         self.gateway = Gateway(self.world, lambda: self.gateway_url, TOKEN)
         self.rest = Rest(self.world, self.gateway.dispatch)
         self.interactions = Interactions(self.world, self.rest)
+        self.files_open = asyncio.Event()
+        """Cleared, files are asked for and do not come."""
+        self.files_open.set()
+        self.files_asked = 0
         self._runner: web.AppRunner | None = None
         self._site: web.TCPSite | None = None
         self._port = 0
@@ -134,15 +138,24 @@ class DiscordServer:
         told = {key: thread[key] for key in ("id", "parent_id", "type")} | {"guild_id": str(GUILD)}
         await self.gateway.dispatch("THREAD_DELETE", told)
 
+    async def delete_channel(self, id_: int) -> None:
+        """With all its threads."""
+        for thread in [thread for thread in self.world.threads() if thread["parent_id"] == str(id_)]:
+            self.world.channels.pop(int(thread["id"]))
+        await self.gateway.dispatch("CHANNEL_DELETE", self.world.channels.pop(id_))
+
     async def command(
-        self, user: int, channel: int, name: str, *, type_: int = 1, target: Json | None = None, **options: str
+        self, user: int, channel: int, name: str, *, type_: int = 1, target: Json | None = None, **options: str | int
     ) -> Interaction:
         """A slash command, or with `target` a command of a message's menu."""
         known = next((c for c in self.rest.commands if c["name"] == name), None)
         assert known is not None, f"{name} is not registered"
         data: Json = {"id": known["id"], "name": name, "type": known.get("type", type_), "guild_id": str(GUILD)}
         if options:
-            data["options"] = [{"name": key, "type": 3, "value": value} for key, value in options.items()]
+            data["options"] = [
+                {"name": key, "type": 4 if isinstance(value, int) else 3, "value": value}
+                for key, value in options.items()
+            ]
         if target is not None:
             data |= {"target_id": target["id"], "resolved": {"messages": {target["id"]: target}}}
         return await self._interact(COMMAND, user, channel, data)
@@ -255,6 +268,8 @@ class DiscordServer:
         return {"url": self.gateway_url, "shards": 1, "session_start_limit": limit}
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
+        self.files_asked += 1
+        await self.files_open.wait()
         data = self.world.files.get(request.match_info["path"])
         assert "Authorization" not in request.headers, "a token went where files are"
         return web.Response(body=data) if data is not None else web.Response(status=404)

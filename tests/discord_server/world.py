@@ -15,7 +15,8 @@ OTHER_BOT: Final = 9100
 ASKER: Final = 101
 SECOND: Final = 102
 THIRD: Final = 103
-GUILD: Final = 1
+GUILD: Final = 1 << 22
+"""Of two shards it is on the second one, and private messages are on the first."""
 GENERAL: Final = 50
 FORUM: Final = 60
 NEWS: Final = 70

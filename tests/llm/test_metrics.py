@@ -14,6 +14,7 @@ from core.llm import HttpChatModel
 from tests.llm.asking import ask, request
 from tests.llm.conftest import MakeModel
 from tests.servers.openai import OpenAIServer, Reply
+from tests.servers.replies import Json, event
 
 PURPOSE = "summarize"
 
@@ -103,3 +104,26 @@ async def test_tokens_are_counted_as_the_endpoint_says(server: OpenAIServer, mod
     await ask(model, request(purpose=PURPOSE))
     await ask(model, request(purpose=PURPOSE))
     assert [counted(name) - start for name, start in zip(names, before, strict=True)] == [40.0, 30.0]
+
+
+@pytest.mark.parametrize(
+    ("told", "shares"),
+    [
+        ({"usage": {"prompt_tokens": 40, "prompt_tokens_details": {"cached_tokens": 30}}}, [0.75]),  # vLLM
+        ({"usage": {"prompt_tokens": 40}, "timings": {"cache_n": 10}}, [0.25]),  # llama.cpp
+        ({"usage": {"prompt_tokens": 40, "prompt_tokens_details": {"cached_tokens": 0}}}, [0.0]),
+        ({"usage": {"prompt_tokens": 40, "prompt_tokens_details": {"cached_tokens": 99}}}, [1.0]),
+        ({"usage": {"prompt_tokens": 40, "prompt_tokens_details": None}}, []),  # does not tell
+        ({"usage": {"prompt_tokens": 0, "prompt_tokens_details": {"cached_tokens": 0}}}, []),
+    ],
+)
+async def test_the_cached_share_is_that_of_each_call_whose_endpoint_tells_it(
+    server: OpenAIServer, model: HttpChatModel, told: Json, shares: list[float]
+) -> None:
+    names = ("rag_cached_prompt_share_count", "rag_cached_prompt_share_sum")
+    before = [counted(name) for name in names]
+    server.script(Reply(pieces=("Six bar.", event({"choices": [], **told})), usage=None))
+    await ask(model, request(purpose=PURPOSE))
+    assert [counted(name) - start for name, start in zip(names, before, strict=True)] == pytest.approx(
+        [len(shares), sum(shares)]
+    )

@@ -71,6 +71,23 @@ async def test_rewrite_shows_the_askers_own_latest_thread_by_its_name(slack: Sla
     assert await told(quill, slack.command(ASKER, "C2", "/rewrite")) == actions.NO_QUESTION
 
 
+async def test_context_tells_what_the_model_was_given_for_the_askers_own_latest_question(
+    slack: SlackServer, quill: Quill
+):
+    assert await told(quill, slack.command(ASKER, "C1", "/context")) == actions.NO_QUESTION
+    thread = await asked(quill)
+    quill.model.replies["generate"].append(ANSWER)
+    quill.model.replies["rewrite"].append("oil")
+    await quill.hears(f"{AT} {QUESTION}", thread=thread, user=SECOND)
+    own = await told(quill, slack.command(ASKER, "C1", "/context"))
+    other = await told(quill, slack.command(SECOND, "C1", "/context"))
+    assert f"“{QUESTION}”" in own
+    assert "Turns:    0 in the last prompt, 1 answered" in own
+    assert "Turns:    1 in the last prompt, 2 answered" in other
+    assert "; the model counted" in own
+    assert not slack.calls_of("chat.postEphemeral")
+
+
 async def test_forget_removes_the_askers_own_thread_and_no_other(slack: SlackServer, quill: Quill):
     first = await asked(quill)
     second = await asked(quill, user=SECOND)

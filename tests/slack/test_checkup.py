@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from adapters.checkup import Finding
-from adapters.slack.checkup import NO_CHANNEL, NOT_TOLD, SOCKET, look, wanted_scopes
+from adapters.slack.checkup import HTTP, INSTALLING, NO_CHANNEL, NOT_INSTALLED, NOT_TOLD, SOCKET, look, wanted_scopes
 from adapters.slack.setup import SlackSetup
+from adapters.store.installations import Installed
+from tests.slack.test_http import free_port
 from tests.slack_server import Fault, SlackServer
+from tests.slack_server.requests import SIGNING_SECRET
 from tests.slack_server.scopes import GRANTED
-from tests.slack_server.server import APP_TOKEN, BOT_TOKEN
+from tests.slack_server.server import APP_TOKEN, BOT_TOKEN, CLIENT_ID, CLIENT_SECRET
 
 
 @pytest.fixture
@@ -31,7 +36,7 @@ async def test_a_sound_setup_is_told_as_sound_with_what_cannot_be_known(slack: S
         "Slack: the bot token has all scopes of the manifest.",
         "Slack: the bot is in 3 channels.",
         SOCKET,
-        NOT_TOLD,
+        NOT_TOLD.format("manifest.yaml"),
     ]
     assert [call.method for call in slack.calls] == [
         "auth.test",
@@ -111,3 +116,66 @@ async def test_a_slack_that_cannot_be_reached_is_told(slack: SlackServer, setup:
     assert not finding.good
     assert "cannot be reached" in finding.text
     assert "the network and the proxy" in finding.text
+
+
+async def test_over_http_the_port_is_tried_and_the_other_manifest_named(slack: SlackServer, setup: SlackSetup):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        over_http = replace(setup, app_token="", signing_secret=SIGNING_SECRET, http_port=port)
+        (line,) = wrong(await look(over_http))
+        assert f"SLACK_HTTP_PORT {port} cannot be listened at (address already in use)" in line
+    slack.calls.clear()
+    found = await look(over_http)
+    assert wrong(found) == []
+    texts = [finding.text for finding in found]
+    assert texts[-2:] == [HTTP.format("127.0.0.1", port), NOT_TOLD.format("manifest_http.yaml")]
+    assert not slack.calls_of("apps.connections.open")
+    assert SIGNING_SECRET not in "".join(texts)
+
+
+WORKS = Installed(
+    place="T1", name="Works One", token=BOT_TOKEN, bot="B0QUILL", user="U0QUILL", at=datetime(2026, 1, 1, tzinfo=UTC)
+)
+
+
+@pytest.fixture
+def several(setup: SlackSetup) -> SlackSetup:
+    one_way = replace(setup, bot_token="", app_token="", signing_secret=SIGNING_SECRET, http_port=free_port())
+    return replace(one_way, client_id=CLIENT_ID, client_secret=CLIENT_SECRET)
+
+
+async def test_each_workspace_that_has_installed_the_app_is_looked_at(slack: SlackServer, several: SlackSetup):
+    slack.another("T2", "xoxb-other-token")
+    slack.another("T3", "xoxb-gone-token")
+    slack.revoked.add("xoxb-gone-token")
+    others = [
+        replace(WORKS, place="T2", name="Works Two", token="xoxb-other-token"),
+        replace(WORKS, place="T3", name="Works Three", token="xoxb-gone-token"),
+    ]
+    found = await look(replace(several, channels=frozenset({"C1", "C9"})), [WORKS, *others])
+    (line,) = wrong(found)
+    assert "Works Three" in line
+    assert "token_revoked" in line
+    assert "SLACK_BOT_TOKEN" not in line
+    for name in ("Works One", "Works Two"):
+        assert f"Slack, {name}: the bot token has all scopes of the manifest." in [finding.text for finding in found]
+    assert {call.token for call in slack.calls} == {BOT_TOKEN, "xoxb-other-token", "xoxb-gone-token"}
+    assert not any("xoxb" in finding.text for finding in found)
+
+
+async def test_an_app_that_no_workspace_has_installed_is_told(slack: SlackServer, several: SlackSetup):
+    assert wrong(await look(several)) == [NOT_INSTALLED]
+    assert not slack.calls
+
+
+async def test_with_socket_mode_and_several_workspaces_socket_and_port_are_tried(
+    slack: SlackServer, several: SlackSetup
+):
+    over_sockets = replace(several, app_token=APP_TOKEN, signing_secret="")
+    found = await look(over_sockets, [WORKS])
+    assert wrong(found) == []
+    texts = [finding.text for finding in found]
+    assert SOCKET in texts
+    assert INSTALLING.format("127.0.0.1", several.http_port) in texts

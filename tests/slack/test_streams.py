@@ -229,7 +229,7 @@ async def test_a_question_that_is_deleted_takes_its_stream_along(slack: SlackSer
 
 
 async def test_an_edit_in_the_middle_begins_the_same_message_anew(slack: SlackServer, streaming: Quill):
-    streaming.model.replies["generate"].extend([["old "] * 2000, PIECES])
+    streaming.model.replies["generate"].extend([[f"old{number} " for number in range(2000)], PIECES])
     thread = slack.says(ASKER, "C1", QUESTION)
     await slack.until(lambda: any("old" in text for text in slack.growing("C1", thread)))
     slack.edits("C1", thread, f"{QUESTION} In winter?")

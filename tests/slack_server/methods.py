@@ -70,7 +70,7 @@ class Methods:
             "url": "https://works.slack.com/",
             "team": "Works",
             "user": "quill",
-            "team_id": TEAM,
+            "team_id": self._workspace.team,
             "user_id": BOT_USER,
             "bot_id": BOT,
             "is_enterprise_install": False,
@@ -217,7 +217,7 @@ class Methods:
         if name is None:
             raise ApiError("user_not_found")
         profile = {"display_name": name, "real_name": f"{name} Person"}
-        return {"user": {"id": args["user"], "team_id": TEAM, "name": name.lower(), "profile": profile}}
+        return {"user": {"id": args["user"], "team_id": self._workspace.team, "name": name.lower(), "profile": profile}}
 
     def _conversations(self, args: Json) -> Json:
         kinds = str(args.get("types") or "public_channel").split(",")

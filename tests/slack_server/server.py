@@ -10,18 +10,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
-from aiohttp import web
+from aiohttp import encode_basic_auth, web
 
 from tests.servers.replies import break_off
 from tests.slack_server.events import changed, deleted, told
 from tests.slack_server.faults import ApiError, Fault, Json
 from tests.slack_server.limits import PING, Pace, texts_of
 from tests.slack_server.methods import Methods
+from tests.slack_server.requests import Requests
 from tests.slack_server.scopes import GRANTED, check_scope
 from tests.slack_server.sockets import Delivery, Sockets
 from tests.slack_server.state import APP, BOT_USER, TEAM, Workspace
 
 TAKE_NO_JSON = ("conversations.", "users.", "files.", "bots.")
+CLIENT_ID, CLIENT_SECRET = "123.456", "d41d8cd98f00b204e9800998ecf8427e"
 BOT_TOKEN, APP_TOKEN = "xoxb-test-token", "xapp-test-token"
 
 
@@ -44,7 +46,15 @@ class SlackServer:
     def __init__(self) -> None:
         self.workspace = Workspace()
         self.sockets = Sockets()
+        self.requests = Requests(self.sockets)
+        """With a URL they take the place of the sockets."""
         self.methods = Methods(self.workspace, self._echo)
+        self._installed = {BOT_TOKEN: (self.workspace, self.methods)}
+        """By token."""
+        self.codes: dict[str, str] = {}
+        """What Slack leads installers back with, each good once, and the token that it stands for."""
+        self.revoked: set[str] = set()
+        """Tokens that are good no more."""
         self.nemesis = True
         self.paced = True
         """Whether calls that are too fast get 429."""
@@ -73,6 +83,12 @@ class SlackServer:
         """What `SLACK_API_BASE_URL` is set to."""
         return f"http://127.0.0.1:{self._port}/api/"
 
+    def another(self, team: str, token: str) -> Workspace:
+        """One more workspace, with the same people and channels in it, and the app."""
+        made = Workspace(team)
+        self._installed[token] = made, Methods(made, lambda event: self._echo(event, team))
+        return made
+
     def script(self, method: str, *faults: Fault) -> None:
         """Faults for the next calls of a method, one each."""
         self._faults[method].extend(faults)
@@ -85,9 +101,9 @@ class SlackServer:
         """What people see of the bot's streamed messages in a thread while they grow."""
         return [message["text"] for message in self.workspace.thread(channel, thread) if "streaming" in message]
 
-    def shown(self, channel: str, thread: str) -> list[str]:
+    def shown(self, channel: str, thread: str, workspace: Workspace | None = None) -> list[str]:
         """What people see of the bot's messages in a thread, oldest first."""
-        messages = self.workspace.thread(channel, thread)
+        messages = (workspace or self.workspace).thread(channel, thread)
         own = [message for message in messages if message.get("user") == BOT_USER]
         return ["\n".join(texts_of(message.get("blocks") or [])) or message["text"] for message in own]
 
@@ -100,12 +116,18 @@ class SlackServer:
 
     def says(self, user: str, channel: str, text: str, thread: str | None = None, **fields: Any) -> str:
         """Somebody posts a message, and the app hears of it as Slack tells it; its `ts`."""
-        place = self.workspace.places[channel]
-        message = self.workspace.add(channel, thread, user=user, text=text, team=TEAM, **fields)
+        return self.says_in(self.workspace, user, channel, text, thread, **fields)
+
+    def says_in(
+        self, workspace: Workspace, user: str, channel: str, text: str, thread: str | None = None, **fields: Any
+    ) -> str:
+        """The same in one of several workspaces."""
+        place = workspace.places[channel]
+        message = workspace.add(channel, thread, user=user, text=text, team=workspace.team, **fields)
         event = told(place.kind, channel, message)
         if f"<@{BOT_USER}>" in text and place.kind != "im" and not fields.get("subtype"):
-            self.event({**event, "type": "app_mention"})
-        self.event(event)
+            self.event({**event, "type": "app_mention"}, workspace.team)
+        self.event(event, workspace.team)
         return str(message["ts"])
 
     def file(self, name: str, data: bytes, mimetype: str = "text/plain", **fields: Any) -> Json:
@@ -133,24 +155,25 @@ class SlackServer:
         place = self.workspace.places[channel]
         self.event(deleted(place.kind, channel, self.workspace.remove(channel, ts)))
 
-    def event(self, event: Json) -> Delivery:
+    def event(self, event: Json, team: str = TEAM) -> Delivery:
         """Tells the app of an event."""
         self._events += 1
-        authorization: Json = {"enterprise_id": None, "team_id": TEAM, "user_id": BOT_USER, "is_bot": True}
-        return self.sockets.send(
+        authorization: Json = {"enterprise_id": None, "team_id": team, "user_id": BOT_USER, "is_bot": True}
+        return self._send(
             {
                 "token": "verification",
-                "team_id": TEAM,
+                "team_id": team,
                 "api_app_id": APP,
                 "event": event,
                 "type": "event_callback",
                 "event_id": f"Ev{self._events}",
                 "event_time": int(time.time()),
                 "authorizations": [authorization | {"is_enterprise_install": False}],
-            }
+            },
+            "events_api",
         )
 
-    def command(self, user: str, channel: str, command: str, text: str = "") -> Delivery:
+    def command(self, user: str, channel: str, command: str, text: str = "", team: str = TEAM) -> Delivery:
         """Somebody types a slash command."""
         place = self.workspace.places[channel]
         payload = {
@@ -160,12 +183,12 @@ class SlackServer:
             "user_name": self.workspace.names.get(user, user).lower(),
             "channel_id": channel,
             "channel_name": place.name or "directmessage",
-            "team_id": TEAM,
+            "team_id": team,
             "api_app_id": APP,
             "response_url": f"http://127.0.0.1:{self._port}/response/1",
             "trigger_id": "1.2.trigger",
         }
-        return self.sockets.send(payload, "slash_commands")
+        return self._send(payload, "slash_commands")
 
     def clicks(self, user: str, channel: str, ts: str, action_id: str, value: str = "", **action: Any) -> Delivery:
         """Somebody clicks a button of a message."""
@@ -204,11 +227,14 @@ class SlackServer:
             "token": "verification",
             **more,
         }
-        return self.sockets.send(payload, "interactive")
+        return self._send(payload, "interactive")
 
-    def _echo(self, event: Json) -> None:
+    def _send(self, payload: Json, type_: str) -> Delivery:
+        return self.requests.send(payload, type_) if self.requests.url else self.sockets.send(payload, type_)
+
+    def _echo(self, event: Json, team: str = TEAM) -> None:
         if self.echoes:
-            self.event(event)
+            self.event(event, team)
 
     # ---------------------------------------------------------------------------------- life
 
@@ -242,6 +268,7 @@ class SlackServer:
 
     async def stop(self) -> None:
         """Closes everything; what was said and recorded stays."""
+        await self.requests.stop()
         await self.sockets.stop()
         if self._runner is not None:
             await self._runner.cleanup()
@@ -280,18 +307,43 @@ class SlackServer:
         return web.json_response(reply, headers={"x-oauth-scopes": ",".join(sorted(self.scopes))})
 
     def _answer(self, method: str, args: Json, token: str, host: str) -> Json:
-        if token != (APP_TOKEN if method == "apps.connections.open" else BOT_TOKEN):
-            raise ApiError("invalid_auth" if token else "not_authed")
-        if method == "apps.connections.open":
+        if method == "oauth.v2.access":
+            return self._access(args, token)
+        if method == "apps.connections.open" and token == APP_TOKEN:
             return {"url": self.sockets.address(host)}
-        if method not in self.methods.by_name:
+        if token in self.revoked:
+            raise ApiError("token_revoked")
+        if method == "apps.connections.open" or token not in self._installed:
+            raise ApiError("invalid_auth" if token else "not_authed")
+        workspace, methods = self._installed[token]
+        if method not in methods.by_name:
             raise ApiError("unknown_method", req_method=method)
-        place = self.workspace.places.get(str(args.get("channel", "")))
+        place = workspace.places.get(str(args.get("channel", "")))
         check_scope(method, place.kind if place else "", self.scopes)
         try:
-            return self.methods.by_name[method](args)
+            return methods.by_name[method](args)
         except KeyError as missing:
             raise ApiError("invalid_arguments", missing=str(missing)) from missing
+
+    def _access(self, args: Json, authorization: str) -> Json:
+        """A token for a code."""
+        if authorization != encode_basic_auth(CLIENT_ID, CLIENT_SECRET):
+            raise ApiError("bad_client_secret")
+        token = self.codes.pop(str(args.get("code")), None)
+        if token is None:
+            raise ApiError("invalid_code")
+        team = self._installed[token][0].team
+        return {
+            "access_token": token,
+            "token_type": "bot",
+            "scope": ",".join(sorted(self.scopes)),
+            "bot_user_id": BOT_USER,
+            "app_id": APP,
+            "team": {"id": team, "name": f"Works {team}"},
+            "enterprise": None,
+            "is_enterprise_install": False,
+            "authed_user": {"id": "U0ADMIN"},
+        }
 
     async def _file(self, request: web.Request) -> web.Response:
         """A file to whoever has the token and the scope; the login page, with status 200, to others."""

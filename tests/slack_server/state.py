@@ -49,7 +49,8 @@ class Place:
 class Workspace:
     """See the module. Everything may be changed while the server runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, team: str = TEAM) -> None:
+        self.team = team
         self.names = {BOT_USER: "Quill", ASKER: "Asker", SECOND: "Second"}
         places = Place("C1", "general"), Place("C2", "ops"), Place("G1", "board", "group"), Place("D1", "", "im")
         self.places = {place.id: place for place in places}

@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from adapters.ports import TurnState
 from adapters.store import SqlConversationStore
+from adapters.store.jobs import KNOWN_DAYS
 from core.errors import DataDirError
 from core.types import Answer, Citation, Query, QueryStatus
 from tests.store.builders import ask, finish, key, said
@@ -77,3 +78,19 @@ async def test_a_reader_that_keeps_the_log_is_told_of_and_forgetting_again_compl
         assert copies(path) > 0
     assert await store.forget(key("t1")) == 0
     assert copies(path) == 0
+
+
+@pytest.mark.parametrize(("days", "known"), [(KNOWN_DAYS - 1, True), (KNOWN_DAYS + 1, False)])
+async def test_ids_of_deleted_messages_are_not_kept_for_ever(
+    store: SqlConversationStore, path: Path, days: int, known: bool
+):
+    await store.changes.delete(key("t1"), "foreign")
+    answered = await ask(store, said("ours", "What?", key("t1")))
+    assert answered is not None
+    with closing(sqlite3.connect(path)) as database:
+        sql = "UPDATE inbox SET received_at = datetime(received_at, ?)"
+        assert database.execute(sql, (f"-{days} days",)).rowcount == 2
+        database.commit()
+    await store.jobs.take_over(["discord"], alone=True)
+    assert (await ask(store, said("foreign", "Hello?", key("t1"))) is None) == known
+    assert await ask(store, said("ours", "What?", key("t1"))) is None, "an answered one stays known"

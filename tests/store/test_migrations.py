@@ -37,8 +37,8 @@ STEP = """
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0005"
-down_revision = "0004"
+revision = "0006"
+down_revision = "0005"
 
 
 def upgrade():
@@ -52,11 +52,11 @@ def next_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[s
     def become(body: str) -> None:
         steps = tmp_path / "50% steps?"
         shutil.copytree(upgrade.STEPS, steps)
-        (steps / "versions" / "v0005_next.py").write_text(STEP + body)
+        (steps / "versions" / "v0006_next.py").write_text(STEP + body)
         monkeypatch.setattr(upgrade, "STEPS", steps)
-        monkeypatch.setattr(migrations, "HEAD", "0005")
-        monkeypatch.setattr(files, "HEAD", "0005")
-        monkeypatch.setattr(files, "REVISIONS", ("0001", "0002", "0003", "0004", "0005"))
+        monkeypatch.setattr(migrations, "HEAD", "0006")
+        monkeypatch.setattr(files, "HEAD", "0006")
+        monkeypatch.setattr(files, "REVISIONS", ("0001", "0002", "0003", "0004", "0005", "0006"))
 
     return become
 
@@ -114,9 +114,9 @@ async def test_an_older_database_is_copied_then_updated_with_all_its_turns(
     store = await open_store()
     assert [turn.message_id for turn in await store.turns(key())] == ["m0", "m1", "m2"]
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("0005",)]
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("0006",)]
         assert connection.execute("SELECT colour FROM threads").fetchall() == [(None,)]
-    backup = path.with_name("threadwise.db.before-0005")
+    backup = path.with_name("threadwise.db.before-0006")
     assert mode(backup) == 0o600
     assert [name for name in names_in(path.parent) if "before" in name] == [backup.name]
 
@@ -127,7 +127,7 @@ async def test_the_backup_restores(
     await filled(open_store)
     next_version(REBUILD)
     await (await open_store()).close()
-    path.with_name("threadwise.db.before-0005").replace(path)
+    path.with_name("threadwise.db.before-0006").replace(path)
     monkeypatch.undo()
     store = await open_store()
     assert [turn.answered for turn in await store.turns(key())] == ["With pip [1]."] * 3
@@ -144,7 +144,7 @@ async def test_a_migration_that_fails_leaves_the_database_as_it_was(
     await filled(open_store)
     before = precious(path.parent)
     next_version(REBUILD + FAIL)
-    with pytest.raises(DataDirError, match=r"could not be updated \(halfway through\).*before-0005") as caught:
+    with pytest.raises(DataDirError, match=r"could not be updated \(halfway through\).*before-0006") as caught:
         await open_store()
     assert "\n" not in str(caught.value)
     assert precious(path.parent)["threadwise.db"] == before["threadwise.db"]
@@ -157,7 +157,7 @@ async def test_no_migration_without_its_backup(open_store: Opener, path: Path, n
     before = precious(path.parent)
     next_version(REBUILD)
     # The place of the copy is taken by something that no file can replace.
-    path.with_name("threadwise.db.before-0005").mkdir()
+    path.with_name("threadwise.db.before-0006").mkdir()
     with pytest.raises(DataDirError, match="cannot be used"):
         await open_store()
     assert precious(path.parent) == before

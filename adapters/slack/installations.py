@@ -1,0 +1,100 @@
+"""In which workspaces the app is installed: slack_sdk's interface over our own database.
+
+slack_sdk's own store for SQLAlchemy opens its transactions past the one writer, makes its own tables and keeps tokens
+of people, which are never asked for here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from logging import Logger
+
+from slack_bolt.error import BoltError
+from slack_sdk.oauth.installation_store.async_installation_store import AsyncInstallationStore
+from slack_sdk.oauth.installation_store.models.bot import Bot
+from slack_sdk.oauth.installation_store.models.installation import Installation
+
+from adapters.store.installations import Installed, SqlInstallations
+from core.errors import DataDirError
+
+log = logging.getLogger(__name__)
+
+
+class Installations(AsyncInstallationStore):
+    """Tokens of bots alone. `changed` is awaited after each change."""
+
+    def __init__(self, rows: SqlInstallations, client_id: str, changed: Callable[[], Awaitable[None]]) -> None:
+        self._rows, self._client, self._changed = rows, client_id, changed
+
+    @property
+    def logger(self) -> Logger:
+        return log
+
+    async def async_save(self, installation: Installation) -> None:
+        """Raises `BoltError`, which the installer is told of."""
+        if not installation.bot_token:
+            raise BoltError("Slack gave no token of a bot")
+        try:
+            await self.async_save_bot(installation.to_bot())
+        except DataDirError as error:
+            log.warning("An installation on Slack could not be stored: %s", error)
+            raise BoltError("the token could not be stored") from error
+
+    async def async_save_bot(self, bot: Bot) -> None:
+        org_wide = bool(bot.is_enterprise_install)
+        await self._rows.save(
+            self._client,
+            Installed(
+                place=(bot.enterprise_id if org_wide else bot.team_id) or "",
+                enterprise=bot.enterprise_id or "",
+                org_wide=org_wide,
+                name=(bot.enterprise_name if org_wide else bot.team_name) or "",
+                token=bot.bot_token,
+                app=bot.app_id or "",
+                bot=bot.bot_id or "",
+                user=bot.bot_user_id or "",
+                scopes=",".join(bot.bot_scopes or ()),
+                at=datetime.now(UTC),
+            ),
+        )
+        await self._changed()
+
+    async def async_find_bot(
+        self, *, enterprise_id: str | None, team_id: str | None, is_enterprise_install: bool | None = False
+    ) -> Bot | None:
+        found = await self._rows.find(self._client, team_id or enterprise_id or "", enterprise_id or "")
+        if found is None:
+            return None
+        return Bot(
+            app_id=found.app,
+            enterprise_id=found.enterprise or None,
+            team_id=team_id,
+            team_name=found.name,
+            bot_token=found.token,
+            bot_id=found.bot,
+            bot_user_id=found.user,
+            bot_scopes=found.scopes,
+            is_enterprise_install=found.org_wide,
+            installed_at=found.at,
+        )
+
+    async def async_delete_bot(self, *, enterprise_id: str | None, team_id: str | None) -> None:
+        await self.removed(team_id or enterprise_id or "", datetime.now(UTC))
+
+    async def async_delete_installation(
+        self, *, enterprise_id: str | None, team_id: str | None, user_id: str | None = None
+    ) -> None:
+        """Nothing is kept of the people who installed it."""
+
+    async def removed(self, place: str, at: datetime) -> None:
+        """The app was removed at a moment: what was installed since then stays."""
+        if await self._rows.remove(self._client, place, at):
+            log.warning("Threadwise was removed from the Slack workspace %s", place)
+            await self._changed()
+
+    async def places(self) -> dict[str, str]:
+        """Tokens by workspace."""
+        found = await self._rows.all(self._client)
+        return {installed.place: installed.token for installed in found if installed.place != installed.enterprise}
