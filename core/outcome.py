@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Final
 
@@ -78,11 +79,13 @@ def _made_up(answer: Answer, asked: str) -> bool:
         if any(p.source == source and p.heading in heading for source, heading in cited)
     ]
     held = " ".join([asked, *told])
-    if any(code not in held for code in words.identifiers(answer.text) if code not in _markers(answer)):
-        return True
+    codes = [code for code in words.identifiers(answer.text) if code not in _markers(answer)]
+    if not all(re.search(rf"(?<!\w)(?<!\d[.,]){re.escape(code)}(?!\w|[.,]\d)", held) for code in codes):
+        return True  # As a part of a longer one it says something else: 0.8 is not in 10.8.
     # In German every noun would be a name.
     names = frozenset[str]() if words.language(answer.text) == "de" else words.names(answer.text)
-    return any(name not in held.casefold() for name in names)
+    # Of a name the beginning is compared: its stem.
+    return not all(re.search(rf"(?<!\w){re.escape(name)}", held.casefold()) for name in names)
 
 
 def _markers(answer: Answer) -> frozenset[str]:

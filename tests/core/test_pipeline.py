@@ -311,6 +311,7 @@ async def test_what_a_weak_model_makes_up_is_replaced_by_the_passages_and_stays_
         ("It takes 0.8 L of oil [1].", True),
         ("It takes 0.8 L of oil [2].", False),
         ("It takes 0.9 L of oil [1].", False),
+        ("It takes 8 L of oil [1].", False),
         ("The Kestrel takes oil by Castrol [1].", False),
         ("Die Pumpe von Kestrel braucht 0.8 L und eine Schulung [1].", True),
         (NOT_IN_DOCUMENTS, True),
