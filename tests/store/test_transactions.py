@@ -96,9 +96,8 @@ async def test_twenty_threads_wait_out_a_lock_while_a_reader_reads_on(
 
     async def read_on() -> None:
         while True:
-            started = time.monotonic()
             await store.threads("terminal", 100)
-            reads.append(time.monotonic() - started)
+            reads.append(time.monotonic())
             await asyncio.sleep(0.02)
 
     reader = asyncio.create_task(read_on())
@@ -110,8 +109,7 @@ async def test_twenty_threads_wait_out_a_lock_while_a_reader_reads_on(
     reader.cancel()
     listed = await store.threads("terminal", 100)
     assert sum(info.turns for info in listed) == 20
-    assert len(reads) > 20
-    assert max(reads) < 1
+    assert sum(at - started < 1.9 for at in reads) > 5, "reading waited for the lock"
     assert "locked" not in caplog.text
 
 
