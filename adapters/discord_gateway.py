@@ -3,6 +3,7 @@
 reading     what a message says                     intake      whether it is a question; to the dispatcher
 delivery    messages of ours (the `Channel`)        rendering   an answer as Markdown parts and buttons
 commands    slash commands and menus                buttons     those under our messages
+completing  what was not known yet of a message's place
 catch_up    what was said while nobody listened     access      who may ask, and where
 pacing      below the global limit                  connection  getting to the gateway and staying there
 """
@@ -21,6 +22,7 @@ from adapters.discord.access import Access
 from adapters.discord.buttons import Buttons
 from adapters.discord.catch_up import CatchUp
 from adapters.discord.commands import Commands
+from adapters.discord.completing import complete, look_up
 from adapters.discord.connection import Connection
 from adapters.discord.delivery import DiscordDelivery
 from adapters.discord.intake import Intake
@@ -126,20 +128,20 @@ class _Events:
         await _logged(self._heard(message, client))
 
     async def _heard(self, message: discord.Message, client: discord.Client) -> bool:
-        await _placed(message, client)
+        await complete(message, client)
         async with self._turn(message):
             return await self._intake.heard(message, client)
 
     async def edit(self, event: discord.RawMessageUpdateEvent, client: discord.Client) -> None:
         if client.user is not None and "content" in event.data:
             self._intake.lately.edit(event.message)
-            await _placed(event.message, client)
+            await complete(event.message, client)
             async with self._turn(event.message):
                 await _logged(self._intake.edited(event.message, client.user))
 
     async def delete(self, guild: int | None, channel: int, messages: set[int], client: discord.Client) -> None:
         self._intake.lately.delete(messages)
-        place = await _place(channel, client)
+        place = await look_up(channel, client)
         for message in sorted(messages):
             await _logged(self._intake.deleted(place, guild, channel, message))
 
@@ -243,23 +245,6 @@ class _ShardedClient(_Heard, discord.AutoShardedClient):
 
     async def on_shard_disconnect(self, shard_id: int) -> None:
         self._events.lost(shard_id)
-
-
-async def _place(channel: int, client: discord.Client) -> Any:
-    """The channel, asked for if it is not known; None if it cannot be told."""
-    if (known := client.get_channel(channel)) is not None:
-        return known
-    try:
-        return await client.fetch_channel(channel)
-    except discord.DiscordException:
-        return None
-
-
-async def _placed(message: discord.Message, client: discord.Client) -> None:
-    """Asks for the thread of a message if it is not known: archived ones are not told at the start."""
-    if isinstance(message.channel, discord.PartialMessageable) and message.guild is not None:
-        place = await _place(message.channel.id, client)
-        message.channel = place or message.channel
 
 
 async def _logged(work: Coroutine[Any, Any, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 import discord
 
-from adapters.discord.places import Place, is_private, parent_of
+from adapters.discord.places import Place, is_private, parent_of, server_of
 from adapters.discord.setup import DiscordSetup
 
 MEMBERSHIP_SECONDS: Final = 300.0
@@ -26,7 +26,7 @@ class Access:
         if is_private(place):
             return self._setup.private_messages
         setup = self._setup
-        if setup.servers and (place.guild is None or place.guild.id not in setup.servers):
+        if setup.servers and server_of(place) not in setup.servers:
             return False
         category = getattr(place, "category_id", None)
         return not setup.channels or bool({parent_of(place), category} & setup.channels)

@@ -16,6 +16,7 @@ from typing import Final
 
 import discord
 
+from adapters.discord.completing import with_roles
 from adapters.discord.delivery import PLATFORM
 from adapters.discord.places import PRIVATE
 from adapters.fault import fault
@@ -99,7 +100,7 @@ class CatchUp:
                 async for message in place.history(limit=IN_CHANNEL):
                     if message.created_at <= since:
                         break
-                    yield await _with_roles(message)
+                    yield await with_roles(message)
             except (discord.Forbidden, discord.NotFound):
                 continue
 
@@ -126,11 +127,3 @@ def _places(since: datetime, client: discord.Client) -> list[discord.TextChannel
         for place in places
         if place.last_message_id is not None and discord.utils.snowflake_time(place.last_message_id) > since
     ]
-
-
-async def _with_roles(message: discord.Message) -> discord.Message:
-    """Old messages do not tell the roles of their authors."""
-    if message.guild is not None and isinstance(message.author, discord.User) and not message.author.bot:
-        with suppress(discord.NotFound):
-            message.author = await message.guild.fetch_member(message.author.id)
-    return message

@@ -35,6 +35,7 @@ MOST_SIGNS: Final = 60
 LONGEST_NAME: Final = 80
 LOOKED_THROUGH: Final = 100
 NO_TITLE: Final = "Question"
+ARCHIVE_MINUTES: Final = 1440
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,11 +191,13 @@ class DiscordDelivery:
 
     async def _open_thread(self, asked: _Asked) -> bool:
         """Whether there is a thread for the question now."""
-        channel = self._client().get_partial_messageable(asked.channel, guild_id=asked.guild)
-        question = channel.get_partial_message(asked.question)
-        name = self._titles.get(str(asked.question)) or await self._title(question)
+        client = self._client()
+        name = self._titles.get(str(asked.question)) or await self._title(asked)
         try:
-            await question.create_thread(name=name)
+            # `Message.create_thread` wants to know the server, which may not have been told yet.
+            await client.http.start_thread_with_message(
+                asked.channel, asked.question, name=name, auto_archive_duration=ARCHIVE_MINUTES
+            )
         except discord.HTTPException as refused:
             if refused.code == THREAD_EXISTS:
                 return True
@@ -203,8 +206,9 @@ class DiscordDelivery:
             return False  # No permission, too many threads, or a place that has none.
         return True
 
-    async def _title(self, question: discord.PartialMessage) -> str:
-        message = await question.fetch()
+    async def _title(self, asked: _Asked) -> str:
+        channel = self._client().get_partial_messageable(asked.channel, guild_id=asked.guild)
+        message = await channel.fetch_message(asked.question)
         return title_of(message.clean_content, LONGEST_NAME) or NO_TITLE
 
     def _known_thread(self, id_: int) -> discord.Thread | None:

@@ -27,7 +27,7 @@ def key(guild: int | None, channel: int, thread: int) -> ThreadKey:
 
 def key_in(place: Place, opener: int) -> ThreadKey:
     """The conversation of a message in `place`; in a channel it is named after the message `opener`."""
-    guild = place.guild.id if place.guild is not None else None
+    guild = server_of(place)
     if isinstance(place, discord.Thread):
         return key(guild, place.parent_id, place.id)
     return key(guild, place.id, place.id if guild is None else opener)
@@ -35,8 +35,16 @@ def key_in(place: Place, opener: int) -> ThreadKey:
 
 def person_in(place: Place, user: discord.abc.Snowflake) -> Person:
     """Whoever is somebody there, as they are known in that server, or in private messages."""
-    workspace = PRIVATE if place.guild is None else str(place.guild.id)
+    server = server_of(place)
+    workspace = PRIVATE if server is None else str(server)
     return Person(platform=PLATFORM, workspace=workspace, id=str(user.id))
+
+
+def server_of(place: Place) -> int | None:
+    """None for private messages. A server that the client was not told of yet is one all the same."""
+    if isinstance(place, discord.PartialMessageable):
+        return place.guild_id
+    return place.guild.id if place.guild is not None else None
 
 
 def parent_of(place: Place) -> int:
@@ -46,14 +54,14 @@ def parent_of(place: Place) -> int:
 
 def is_private(place: Place) -> bool:
     """Whether nobody else reads it."""
-    return isinstance(place, discord.DMChannel) or place.guild is None
+    return isinstance(place, discord.DMChannel) or server_of(place) is None
 
 
 def readers_of(place: Place) -> Readers:
     """Who reads what is said in `place`. Messages between several people are not known to be anybody's alone."""
     if isinstance(place, discord.DMChannel):
         return Readers.ALONE
-    if place.guild is None:
+    if server_of(place) is None:
         return Readers.UNKNOWN
     return Readers.THREAD if isinstance(place, discord.Thread) and place.is_private() else Readers.CHANNEL
 

@@ -64,7 +64,10 @@ class OnDiscord:
             self.process = await asyncio.create_subprocess_exec(
                 sys.executable, "-c", ARMED.format(at=at), "run", cwd=ROOT, env=settings, stderr=log
             )
-        await until(lambda: len(self.discord.gateway.identifies) > known, seconds=60)
+        gateway = self.discord.gateway
+        await until(
+            lambda: len(gateway.identifies) > known and any(session.told for session in gateway.connected), seconds=60
+        )
 
     async def killed(self) -> None:
         assert self.process is not None

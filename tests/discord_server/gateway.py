@@ -29,6 +29,8 @@ class Session:
     shard: tuple[int, int]
     events: list[Json] = field(default_factory=list)
     connection: Connection | None = None
+    told: bool = False
+    """The client was sent its server."""
 
     async def dispatch(self, name: str, data: Json) -> None:
         event = {"op": DISPATCH, "t": name, "s": len(self.events) + 1, "d": data}
@@ -78,6 +80,10 @@ class Gateway:
         self.open_to_new.set()
         self.silent_to: set[int] = set()
         """Shards whose IDENTIFY and RESUME get no answer."""
+        self.holds_guilds = False
+        """New sessions are not told of their server before `tell_guilds`."""
+        self.lists_guilds = True
+        """READY names the server, as one that is not available yet."""
         self.close_next_with: int | None = None
         """A close code in place of an answer to the next IDENTIFY."""
         self.sessions: dict[str, Session] = {}
@@ -97,6 +103,13 @@ class Gateway:
             guild = data["id"] if name.startswith("GUILD_") else data.get("guild_id") or 0
             if (int(guild) >> 22) % session.shard[1] == session.shard[0]:
                 await session.dispatch(name, self._seen_by(session, name, data))
+
+    async def tell_guilds(self) -> None:
+        """The server becomes available to all."""
+        self.holds_guilds = False
+        await self.dispatch("GUILD_CREATE", self.world.guild())
+        for session in self.sessions.values():
+            session.told = True
 
     async def reconnect(self) -> None:
         """Op 7 to all."""
@@ -184,15 +197,16 @@ class Gateway:
             {
                 "v": 10,
                 "user": self.world.users[BOT],
-                "guilds": [{"id": str(GUILD), "unavailable": True}] if mine else [],
+                "guilds": [{"id": str(GUILD), "unavailable": True}] if mine and self.lists_guilds else [],
                 "session_id": session.id,
                 "resume_gateway_url": self._base_url(),
                 "application": {"id": str(BOT), "flags": 0},
                 "shard": list(shard),
             },
         )
-        if mine:
+        if mine and not self.holds_guilds:
             await session.dispatch("GUILD_CREATE", self.world.guild())
+            session.told = True
 
     async def _resume(self, connection: Connection, data: Json) -> None:
         self.resumes.append(data)
