@@ -54,6 +54,11 @@ async def run(settings: Settings) -> int:
         raise ConfigError(NO_TOKEN)
     if settings.metrics_port is not None:
         serve_metrics(settings.metrics_port)
+    await until_asked_to_stop(_run(settings))
+    return 0
+
+
+async def _run(settings: Settings) -> None:
     console = Console(stderr=True, highlight=False)
     with telling(console) as tell:
         async with open_app(settings, tell, waits=IN_THREADS) as app:
@@ -64,8 +69,7 @@ async def run(settings: Settings) -> int:
                 app.dispatcher.attach(platform.channel)
             await app.dispatcher.start()
             with watched():
-                await until_asked_to_stop(_serve(app, platforms))
-    return 0
+                await _serve(app, platforms)
 
 
 def _platforms(settings: Settings, app: App) -> list[Platform]:

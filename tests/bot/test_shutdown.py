@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -73,3 +75,28 @@ def test_what_the_work_raises_is_raised():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False)
     assert done.returncode == 1
     assert "ValueError: mine" in done.stderr
+
+
+STARTING = "import sys; sys.argv[1:] = ['run']; from bot import cli; print('up', flush=True); cli.main()"
+
+
+@pytest.mark.parametrize("after", [0.01, 0.2, 0.5, 1.0, 2.0])
+def test_a_process_that_is_just_starting_ends_in_order(tmp_path: Path, after: float):
+    settings = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "DATA_DIR": str(tmp_path),
+        "LLM_BASE_URL": "http://127.0.0.1:9/v1",
+        "DISCORD_BOT_TOKEN": "TOKEN.for.tests",
+        "DISCORD_API_BASE_URL": "http://127.0.0.1:9/api/v10",
+    }
+    with subprocess.Popen(
+        [sys.executable, "-c", STARTING], env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        time.sleep(after)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == 0, said
+    assert "Traceback" not in said
