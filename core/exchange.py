@@ -14,6 +14,7 @@ from typing import Final, Self
 
 import httpx
 
+from core.certificate import advice, why_refused
 from core.deadlines import Clock, within
 from core.errors import ConfigError, ModelCut, ModelError, ModelGarbage, ModelTimeout
 from core.llm_place import LLM, Named, Place
@@ -226,6 +227,8 @@ def _no_response(error: Exception, where: Place, connect: float) -> ModelError:
     if isinstance(error, httpx.ConnectTimeout):
         return ModelTimeout(f"No connection to {where} within {connect:g} s: check {where.named.url}.")
     if isinstance(error, httpx.ConnectError):
+        if (why := why_refused(error)) is not None:
+            return unavailable(f"Cannot connect to {where}: {advice(why, where.named.url)}")
         if "SSL" in str(error):
             return unavailable(f"No TLS connection to {where}: check http or https in {where.named.url}.")
         return unavailable(f"Cannot connect to {where}: is it running? Check {where.named.url}.", not_taken=True)

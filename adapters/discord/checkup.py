@@ -8,7 +8,15 @@ import discord
 from discord.http import Route
 
 from adapters.checkup import Finding
-from adapters.discord.connection import NO_CONTENT, NOT_DISCORD, UNREACHABLE, WRONG_TOKEN, NotDiscord, from_discord
+from adapters.discord.connection import (
+    NO_CONTENT,
+    NOT_DISCORD,
+    UNREACHABLE,
+    WRONG_TOKEN,
+    NotDiscord,
+    from_discord,
+    unreachable,
+)
 from adapters.discord.setup import DiscordSetup
 
 NEEDED: Final = {
@@ -49,8 +57,7 @@ async def look(setup: DiscordSetup) -> list[Finding]:
     except discord.LoginFailure:
         return [Finding(good=False, text=WRONG_TOKEN)]
     except UNREACHABLE as error:
-        reason = type(error).__name__
-        return [Finding(good=False, text=f"Discord cannot be reached ({reason}): check the network and the proxy.")]
+        return [Finding(good=False, text=unreachable(error))]
     finally:
         await client.close()
         await client.http.close()

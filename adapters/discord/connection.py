@@ -23,6 +23,7 @@ from discord.http import Route
 
 from adapters.discord.pacing import Pacer
 from adapters.discord.setup import DiscordSetup
+from core.certificate import advice, why_refused
 from core.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -85,6 +86,13 @@ def from_discord() -> Iterator[None]:
         raise NotDiscord from error
 
 
+def unreachable(error: Exception) -> str:
+    """One line on one of `UNREACHABLE`."""
+    if (why := why_refused(error)) is not None:
+        return f"Discord cannot be reached: {advice(why, 'DISCORD_API_BASE_URL and the proxy')}"
+    return f"Discord cannot be reached ({type(error).__name__}): check the network, the proxy and DISCORD_API_BASE_URL."
+
+
 class Connection:
     """Keeps one client connected, until it is cancelled."""
 
@@ -118,7 +126,7 @@ class Connection:
             except NotDiscord:
                 log.warning("%s; tried again", NOT_DISCORD)
             except UNREACHABLE as error:
-                log.warning("Discord cannot be reached (%s); tried again", type(error).__name__)
+                log.warning("%s It is tried again.", unreachable(error))
             except ConfigError:
                 raise
             except (

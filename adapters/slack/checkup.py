@@ -15,7 +15,7 @@ from slack_sdk.errors import SlackApiError
 
 from adapters.checkup import Finding
 from adapters.slack.setup import DEFAULT_URL, SlackSetup
-from adapters.slack.web import REFUSED, Identity, NotSlack, SlackWeb
+from adapters.slack.web import BASE_URL, REFUSED, Identity, NotSlack, SlackWeb
 from adapters.store.installations import Installed
 from core.errors import ChannelError
 
@@ -99,7 +99,7 @@ async def _workspace(setup: SlackSetup) -> tuple[list[Finding], Identity | None]
 def _unreachable(web: SlackWeb, setup: SlackSetup, error: ChannelError) -> str:
     if web.refusal is not None:
         return str(web.refusal)
-    return f"Slack cannot be reached at {setup.api_base_url}: {error} Check the network and the proxy."
+    return f"Slack cannot be reached at {setup.api_base_url}: {error} Check {BASE_URL}, the network and the proxy."
 
 
 def _scopes(me: Identity) -> Finding:

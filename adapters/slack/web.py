@@ -17,11 +17,13 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
+from core.certificate import advice, why_refused
 from core.errors import ChannelBusy, ChannelError, ChannelGone, ConfigError
 
 log = logging.getLogger(__name__)
 Json = dict[str, Any]
 
+BASE_URL: Final = "SLACK_API_BASE_URL"
 SECONDS: Final = 15
 """Of one call."""
 DEFAULT_WAIT: Final = 2.0
@@ -139,6 +141,8 @@ class SlackWeb:
         except SlackClientError as error:
             raise ChannelError(f"Slack's reply to {method} could not be read.") from error
         except Exception as error:  # aiohttp's many, and what it lets through
+            if (why := why_refused(error)) is not None:
+                raise ChannelError(f"Slack did not answer {method}: {advice(why, BASE_URL)}") from error
             raise ChannelError(f"Slack did not answer {method} ({type(error).__name__}).") from error
 
     def _wait(self, counted: tuple[str, str], seconds: float) -> None:

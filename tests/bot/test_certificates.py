@@ -1,0 +1,77 @@
+"""A certificate that is not accepted is told in one line, with the setting that names the address."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import discord
+import pytest
+from discord.http import Route
+
+from adapters.discord import checkup as discord_checkup
+from adapters.discord.connection import Connection
+from adapters.discord.pacing import Pacer
+from adapters.discord.setup import DiscordSetup
+from adapters.slack import checkup as slack_checkup
+from adapters.slack.setup import SlackSetup
+from core.deadlines import Deadlines
+from core.errors import ModelUnavailable
+from core.llm import HttpChatModel
+from tests.llm.asking import ask
+from tests.servers.tls import self_signed
+
+
+@pytest.fixture(autouse=True)
+def _put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Route, "BASE", Route.BASE)
+
+
+def told(text: str, setting: str) -> None:
+    assert "certificate" in text
+    assert "self-signed" in text
+    assert setting in text
+    assert "\n" not in text
+
+
+async def test_of_the_model(tmp_path: Path):
+    async with self_signed(tmp_path) as address:
+        model = HttpChatModel(f"{address}/v1", model="m", deadlines=Deadlines(wall=5.0))
+        outcome = await ask(model)
+        await model.aclose()
+    assert type(outcome.error) is ModelUnavailable
+    told(str(outcome.error), "LLM_BASE_URL")
+
+
+async def test_of_discord_as_the_doctor_says_it(tmp_path: Path):
+    async with self_signed(tmp_path) as address:
+        (finding,) = await discord_checkup.look(DiscordSetup(token="abc", api_base_url=address))
+    assert not finding.good
+    told(finding.text, "DISCORD_API_BASE_URL")
+
+
+async def test_of_discord_while_it_runs(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    async with self_signed(tmp_path) as address:
+        setup = DiscordSetup(token="abc", api_base_url=address)
+        running = asyncio.create_task(Connection(setup, Pacer(), lambda intents: discord.Client(intents=intents)).run())
+        async with asyncio.timeout(10):
+            while "certificate" not in caplog.text:
+                assert not running.done(), running.exception()
+                await asyncio.sleep(0.02)
+        running.cancel()
+        await asyncio.wait({running})
+    told(next(line for line in caplog.messages if "certificate" in line), "DISCORD_API_BASE_URL")
+    assert "Traceback" not in caplog.text
+
+
+async def test_of_slack(tmp_path: Path):
+    async with self_signed(tmp_path) as address:
+        found = await slack_checkup.look(SlackSetup(bot_token="xoxb-1", app_token="xapp-1", api_base_url=f"{address}/"))
+    told(next(finding.text for finding in found if not finding.good), "SLACK_API_BASE_URL")
+
+
+async def test_discord_that_cannot_be_reached_names_the_setting():
+    (finding,) = await discord_checkup.look(DiscordSetup(token="abc", api_base_url="http://127.0.0.1:9"))
+    assert not finding.good
+    assert "DISCORD_API_BASE_URL" in finding.text
+    assert "\n" not in finding.text
