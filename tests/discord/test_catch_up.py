@@ -13,7 +13,7 @@ from adapters.discord import catch_up
 from adapters.store import SqlConversationStore
 from core.errors import ConfigError
 from tests.discord.conftest import ME, OIL, Quill, quill_on
-from tests.discord_server.gateway import until
+from tests.discord_server.gateway import MESSAGE_CONTENT, until
 from tests.discord_server.server import DiscordServer
 from tests.discord_server.world import ASKER, GENERAL, NEWS, SECOND, now_ms
 
@@ -100,6 +100,41 @@ async def test_however_a_session_ends_what_is_said_meanwhile_is_answered_once(
     await answered(quill, 1)
     await quill.silent()
     assert len(server.posts()) == 1
+
+
+async def test_a_gateway_that_acknowledges_no_heartbeat_is_left_and_nothing_is_missed(
+    server: DiscordServer, store: SqlConversationStore
+):
+    """F6."""
+    server.gateway.heartbeat_ms = 200
+    async with quill_on(server, store) as quill:
+        quill.will_answer("0.8 L [1].")
+        (silent,) = await until(lambda: list(server.gateway._connections))
+        # discord.py waits a minute for anything from a gateway.
+        quill.gateway._connection.client.ws._keep_alive.heartbeat_timeout = 1.0  # type: ignore[union-attr]
+        server.gateway.acks = False
+        await until(lambda: silent not in server.gateway._connections)
+        server.gateway.acks = True
+        await server.say(ASKER, GENERAL, f"{ME} {OIL}")
+        await answered(quill, 1)
+        await quill.silent()
+        assert len(server.posts()) == 1
+
+
+async def test_an_intent_that_is_taken_away_while_it_runs_costs_follow_ups_only(
+    quill: Quill, caplog: pytest.LogCaptureFixture
+):
+    """F6, 4014: what was said meanwhile is answered by a client without the intent."""
+    server = quill.server
+    await quill.store.lookups.mark("discord", datetime.now(UTC))
+    server.gateway.content_allowed = False
+    server.gateway.forget()
+    await server.gateway.close(4014)
+    quill.will_answer("0.8 L [1].")
+    await server.say(ASKER, GENERAL, f"{ME} {OIL}")
+    await answered(quill, 1)
+    await until(lambda: not server.gateway.identifies[-1][1]["intents"] & MESSAGE_CONTENT)
+    assert caplog.text.count("Message Content intent is not switched on") == 1
 
 
 async def test_an_event_that_is_told_four_times_is_one_question(quill: Quill):
