@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import discord
 import pytest
@@ -34,8 +33,8 @@ def told(text: str, setting: str) -> None:
     assert "\n" not in text
 
 
-async def test_of_the_model(tmp_path: Path):
-    async with self_signed(tmp_path) as address:
+async def test_of_the_model():
+    async with self_signed() as address:
         model = HttpChatModel(f"{address}/v1", model="m", deadlines=Deadlines(wall=5.0))
         outcome = await ask(model)
         await model.aclose()
@@ -43,15 +42,15 @@ async def test_of_the_model(tmp_path: Path):
     told(str(outcome.error), "LLM_BASE_URL")
 
 
-async def test_of_discord_as_the_doctor_says_it(tmp_path: Path):
-    async with self_signed(tmp_path) as address:
+async def test_of_discord_as_the_doctor_says_it():
+    async with self_signed() as address:
         (finding,) = await discord_checkup.look(DiscordSetup(token="abc", api_base_url=address))
     assert not finding.good
     told(finding.text, "DISCORD_API_BASE_URL")
 
 
-async def test_of_discord_while_it_runs(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    async with self_signed(tmp_path) as address:
+async def test_of_discord_while_it_runs(caplog: pytest.LogCaptureFixture):
+    async with self_signed() as address:
         setup = DiscordSetup(token="abc", api_base_url=address)
         running = asyncio.create_task(Connection(setup, Pacer(), lambda intents: discord.Client(intents=intents)).run())
         async with asyncio.timeout(10):
@@ -64,8 +63,8 @@ async def test_of_discord_while_it_runs(tmp_path: Path, caplog: pytest.LogCaptur
     assert "Traceback" not in caplog.text
 
 
-async def test_of_slack(tmp_path: Path):
-    async with self_signed(tmp_path) as address:
+async def test_of_slack():
+    async with self_signed() as address:
         found = await slack_checkup.look(SlackSetup(bot_token="xoxb-1", app_token="xapp-1", api_base_url=f"{address}/"))
     told(next(finding.text for finding in found if not finding.good), "SLACK_API_BASE_URL")
 

@@ -1,24 +1,26 @@
-"""A server whose certificate nobody vouches for."""
+"""A server whose certificate nobody vouches for. It and its key are in `self_signed.pem`, made for these tests:
+
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 36500 -subj "/CN=127.0.0.1" \\
+    -addext "subjectAltName=IP:127.0.0.1" -keyout key.pem -out certificate.pem
+"""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Final
+
+_PEM: Final = Path(__file__).with_name("self_signed.pem")
 
 
 @asynccontextmanager
-async def self_signed(folder: Path) -> AsyncIterator[str]:
+async def self_signed() -> AsyncIterator[str]:
     """Its address, "https://127.0.0.1:PORT"."""
-    key, certificate = folder / "key.pem", folder / "certificate.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
-    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
-    await asyncio.to_thread(subprocess.run, [*command, *names], check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+    context.load_cert_chain(_PEM)
 
     async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
