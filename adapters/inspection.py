@@ -46,17 +46,18 @@ def context_lines(turns: Sequence[StoredTurn]) -> list[str]:
         return [DELETED]
     kept = last.kept
     answered = sum(turn.state is TurnState.ANSWERED for turn in turns)
+    about = "" if kept.counted else "about "
     counted = f"; the model counted {last.prompt_tokens}" if last.prompt_tokens else ""
     if counted and last.cached_tokens is not None:
         counted += f", {last.cached_tokens} of them computed before"
     return [
         f"Turns:    {kept.turns} in the last prompt, {answered} answered in this thread",
-        f"          {kept.turns_dropped} left out for room, about {kept.turn_tokens} tokens",
-        f"Notes:    {kept.turns_summarized} turns condensed, about {kept.summary_tokens} tokens",
+        f"          {kept.turns_dropped} left out for room, {about}{kept.turn_tokens} tokens",
+        f"Notes:    {kept.turns_summarized} turns condensed, {about}{kept.summary_tokens} tokens",
         f"Passages: {kept.passages} in the last prompt, {kept.passages_dropped} left out for room, "
-        f"about {kept.passage_tokens} tokens",
+        f"{about}{kept.passage_tokens} tokens",
         f"Memory:   {kept.facts} facts about the asker from other threads",
-        f"Tokens:   about {kept.prompt_tokens} of {kept.budget} for the prompt{counted}",
+        f"Tokens:   {about}{kept.prompt_tokens} of {kept.budget} for the prompt{counted}",
     ]
 
 

@@ -22,6 +22,7 @@ from adapters.summaries import Summaries
 from bot.config import ENDPOINT, LOCAL, Room, Settings
 from bot.engine import EMBEDDING_TOKENS, Endpoint, Engine, missing_packages
 from bot.engine import start as start_engine
+from core.counting import Counts
 from core.endpoint import EndpointInfo
 from core.errors import EmbedderError, EngineError, ModelError, ModelRejected, ModelTimeout, ThreadwiseError
 from core.gpu import Gpu, QueueLimits
@@ -39,6 +40,7 @@ from core.prompts import BASE, PROFILES, TRAINED, Manners
 from core.retrieve import Threshold, Weights
 from core.sanitize import has_control_token
 from core.seat import JobLine
+from core.tokenizer import HttpTokenizer
 from core.turnstile import Turnstile
 from core.types import Answer, Question
 from core.window import MAX_TURNS
@@ -272,11 +274,9 @@ async def _pipeline(
     embedded = engine.chat if engine and settings.llm_base_url is None else None
     if embedded and rewriter_of(settings) != LOCAL:
         embedded = embedded.without("rewrite")
-    model = _model(
-        settings,
-        embedded or Endpoint(settings.llm_base_url or "", settings.llm_api_key.get_secret_value(), settings.llm_model),
-        stack,
-    )
+    key = settings.llm_api_key.get_secret_value()
+    endpoint = embedded or Endpoint(settings.llm_base_url or "", key, settings.llm_model)
+    model = _model(settings, endpoint, stack)
     if engine and embedded:
         told = EndpointInfo(reachable=True, context_tokens=engine.context_tokens, parallel=engine.slots)
     else:
@@ -284,6 +284,9 @@ async def _pipeline(
     context = settings.llm_context_tokens or told.context_tokens or DEFAULT_CONTEXT_TOKENS
     manners: Manners = TRAINED if embedded else PROFILES[settings.llm_profile]
     rewriter = _rewriter(settings, engine, stack) if settings.rewrite_enabled else None
+    name = endpoint.model or next(iter(told.models), "")
+    tokenizer = HttpTokenizer(endpoint.base_url, endpoint.api_key, model=name, special_tokens=told.special_tokens)
+    stack.push_async_callback(tokenizer.aclose)
     pipeline = Pipeline(
         model=model,
         retriever=index.retriever,
@@ -300,6 +303,7 @@ async def _pipeline(
         names=(settings.bot_name,),
         rewriting=settings.rewrite_enabled,
         gate=settings.rewrite_gate,
+        counts=Counts(tokenizer),
     )
     return pipeline, settings.llm_parallel or told.parallel or DEFAULT_PARALLEL
 

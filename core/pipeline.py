@@ -25,6 +25,7 @@ from typing import Final
 
 from core import metrics, smalltalk
 from core.clock import Clock
+from core.counting import Count, Counts
 from core.errors import ContextTooLong, ModelError, NoSlot, Preempted, PromptCut
 from core.fact_prompts import choice_request, facts_block
 from core.fail_open import fail_open, record
@@ -64,7 +65,7 @@ from core.types import (
     Turn,
     Usage,
 )
-from core.window import MAX_PAIRS, Fitted, estimate_tokens, fewest_tokens, fit, shortened
+from core.window import MAX_PAIRS, Fitted, budget_of, fewest_tokens, fit, shortened, texts_of
 
 log = logging.getLogger(__name__)
 
@@ -118,6 +119,7 @@ class Pipeline:
     rewriting: bool = True
     gate: bool = False
     """Whether a question that is complete as it was typed is not rewritten."""
+    counts: Counts = field(default_factory=Counts)
     level: ShedLevel = ShedLevel.NONE
     """What is left out under load. Leaving out the rewrite is the queue's business: see `core.gpu`."""
 
@@ -240,7 +242,7 @@ class Pipeline:
         if self.level >= ShedLevel.LAST_TURNS and len(asked.history) > SHED_TURNS:
             asked = replace(asked, history=asked.history[-SHED_TURNS:])
         for context in (self.limits.context_tokens, self.limits.context_tokens // 2):
-            request, fitted = self._request(asked, passages, context)
+            request, fitted = await self._request(asked, passages, context)
             hygiene = Hygiene(
                 passages=fitted.passages,
                 question=asked.text,
@@ -261,30 +263,42 @@ class Pipeline:
                 return borne_out(answer, asked.text) if self.manners.flat else answer
         return passages_instead(asked.text, query, passages, (*marks, mark), clock)
 
-    def _request(
+    async def _request(
         self, asked: Question, passages: tuple[Passage, ...], context_tokens: int
     ) -> tuple[ChatRequest, Fitted]:
-        fitted = fit(
-            fixed="".join(
-                (
-                    instructions(asked.summary),
-                    heard_block(asked.heard),
-                    facts_block(asked.facts),
-                    asked.author,
-                    asked.text,
-                )
-            ),
-            history=asked.history,
-            passages=passages,
-            context_tokens=context_tokens,
-            answer_tokens=self.limits.answer_tokens,
+        fixed = "".join(
+            (
+                instructions(asked.summary),
+                heard_block(asked.heard),
+                facts_block(asked.facts),
+                asked.author,
+                asked.text,
+            )
+        )
+        answer_tokens = self.limits.answer_tokens
+
+        def make(count: Count) -> tuple[Fitted, int]:
+            fitted = fit(
+                fixed=fixed,
+                history=asked.history,
+                passages=passages,
+                context_tokens=context_tokens,
+                answer_tokens=answer_tokens,
+                count=count,
+            )
+            return fitted, count(asked.summary)
+
+        texts = [fixed, asked.summary, *texts_of(asked.history, passages)]
+        (fitted, summary_tokens), counted = await self.counts.settled(
+            make, texts, budget_of(context_tokens, answer_tokens)
         )
         # A model in whose prompt there is no place for facts or for the summary is told none.
         flat, trained = self.manners.flat, self.manners.trained
         kept = replace(
             fitted.kept,
+            counted=counted,
             turns_summarized=0 if trained else asked.summarized,
-            summary_tokens=0 if trained else estimate_tokens(asked.summary),
+            summary_tokens=0 if trained else summary_tokens,
             facts=0 if flat else len(asked.facts),
         )
         fitted = replace(fitted, kept=kept)
@@ -321,12 +335,14 @@ class Pipeline:
         return summary
 
     async def _summarize(self, earlier: str, turns: tuple[Turn, ...], context_tokens: int) -> str:
-        quoted = shortened(
-            turns,
-            fixed=summary_request(earlier, (), self.manners).messages[0].content,
-            context_tokens=context_tokens,
-            answer_tokens=MAX_SUMMARY_TOKENS,
-        )
+        fixed = summary_request(earlier, (), self.manners).messages[0].content
+
+        def make(count: Count) -> tuple[Turn, ...]:
+            tokens = {"context_tokens": context_tokens, "answer_tokens": MAX_SUMMARY_TOKENS}
+            return shortened(turns, fixed=fixed, count=count, **tokens)
+
+        texts = [fixed, *texts_of(make(lambda text: 0), ())]
+        quoted, _counted = await self.counts.settled(make, texts, budget_of(context_tokens, MAX_SUMMARY_TOKENS))
         request = clean_request(summary_request(earlier, quoted, self.manners))
         summary, usage = await summarize(self.model, request, earlier, quoted)
         _check_whole(request, usage)

@@ -19,6 +19,17 @@ class ChatModel(Protocol):
         ...
 
 
+class Tokenizer(Protocol):
+    """Counts tokens as the chat model does."""
+
+    async def count(self, texts: Sequence[str]) -> list[int] | None:
+        """Tokens of each text, in order, without marks at its start or end; None where the endpoint does not tell.
+
+        The texts are sanitized. Raises `ModelError` when it should tell and did not.
+        """
+        ...
+
+
 class Embedder(Protocol):
     """Turns texts into vectors of one width."""
 

@@ -208,8 +208,9 @@ class Kept:
     passages_dropped: int = 0
     facts: int = 0
     """Of what the asker said about themselves elsewhere."""
+    counted: bool = False
+    """Whether the tokens here are the model's own count of each text; else they are our estimate."""
     turn_tokens: int = 0
-    """Our own estimate, like all tokens here."""
     summary_tokens: int = 0
     passage_tokens: int = 0
     prompt_tokens: int = 0

@@ -81,7 +81,7 @@ def fit(
     Order of priority: fixed, best passage, newest turn, other passages, other turns from the newest
     back. A best passage that alone is too long is cut at a line.
     """
-    budget = _budget(context_tokens, answer_tokens)
+    budget = budget_of(context_tokens, answer_tokens)
     left = budget - count(fixed) - 2 * _MESSAGE_TOKENS
     turns_left = list(history)
     chosen: list[Passage] = []
@@ -123,7 +123,7 @@ def shortened(
     count: Callable[[str], int] = estimate_tokens,
 ) -> tuple[Turn, ...]:
     """`turns` with their long texts cut alike, so that all of them fit beside `fixed`; none is left out."""
-    room = _budget(context_tokens, answer_tokens) - count(fixed) - _MESSAGE_TOKENS
+    room = budget_of(context_tokens, answer_tokens) - count(fixed) - _MESSAGE_TOKENS
     limit = LONGEST_QUOTE
     while True:
         quotes = tuple(replace(t, question=t.question[:limit], answer=t.answer[:limit]) for t in turns)
@@ -132,8 +132,23 @@ def shortened(
         limit = max(SHORTEST_QUOTE, limit * 3 // 4)
 
 
-def _budget(context_tokens: int, answer_tokens: int) -> int:
+def budget_of(context_tokens: int, answer_tokens: int) -> int:
+    """Tokens that a prompt may have."""
     return max(0, math.floor(context_tokens * (1 - MARGIN)) - answer_tokens)
+
+
+def texts_of(history: Sequence[Turn], passages: Sequence[Passage]) -> list[str]:
+    """The texts that `fit` looks at beside what is fixed, those first that are left out last."""
+    found: list[str] = []
+    turns = list(reversed(history))
+    parts: list[Passage | Turn] = [*passages[:1], *turns[:1], *passages[1:], *turns[1:]]
+    for part in parts:
+        if isinstance(part, Passage):
+            found += (part.text, part.title, part.heading)
+        else:
+            found += (part.question, part.answer, part.author)
+            found += [text for said in part.heard for text in (said.author, said.text)]
+    return found
 
 
 def _turn_tokens(turn: Turn, count: Callable[[str], int]) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from adapters.inspection import context_lines
 from adapters.store import SqlConversationStore
 from core.pipeline import Limits
@@ -39,6 +41,17 @@ async def test_what_is_kept_and_what_is_condensed_are_all_turns_before(store: Sq
     assert all(tokens)
     assert sum(tokens) < int(told["Tokens:"].split()[1])
     assert "; the model counted" in told["Tokens:"]
+
+
+async def test_about_is_said_of_an_estimate_alone(store: SqlConversationStore, bot: Bot):
+    bot.model.replies["generate"].append("0.8 L [1].")
+    await bot.hears("How much oil does the Kestrel take?")
+    (turn,) = await store.turns((await store.threads("terminal", 1))[0].key)
+    estimated = context_lines([turn])
+    assert sum("about" in line for line in estimated if "tokens" in line or "Tokens" in line) == 4
+    counted = context_lines([replace(turn, kept=replace(turn.kept, counted=True))])
+    assert counted == [line.replace("about ", "") if "acts about" not in line else line for line in estimated]
+    assert any(line.startswith(f"Tokens:   {turn.kept.prompt_tokens} of ") for line in counted)
 
 
 async def test_what_is_left_out_for_room_is_told(store: SqlConversationStore):

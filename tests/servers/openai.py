@@ -13,19 +13,21 @@ Scripted replies are used up in order; after them `server.default(request_json)`
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
 from aiohttp import web
 
 from tests.servers.replies import Json, Reply, break_off, choice, embedding, event, writer
 
-__all__ = ["CHAT", "EMBEDDINGS", "MODELS", "OpenAIServer", "Recorded", "Reply", "embedding"]
+__all__ = ["CHAT", "EMBEDDINGS", "MODELS", "TOKENIZE", "OpenAIServer", "Recorded", "Reply", "embedding"]
 CHAT, EMBEDDINGS, MODELS = "/v1/chat/completions", "/v1/embeddings", "/v1/models"
+TOKENIZE = "/tokenize"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,8 @@ class OpenAIServer:
         """Body of llama.cpp's /props."""
         self.tokenizer_info: Json | None = None
         """Body of vLLM's /tokenizer_info."""
+        self.tokenizer: Literal["llama.cpp", "vllm", ""] = "llama.cpp"
+        """Whose /tokenize it has; "" for none. `<eos>` is its control token."""
         self.nemesis = True
         self.count: Callable[[str], int] = lambda text: len(text) // 4 + 1
         """Tokens of a text."""
@@ -117,7 +121,7 @@ class OpenAIServer:
         app.router.add_get(MODELS, self._route(self._models))
         app.router.add_get("/props", self._route(self._props))
         app.router.add_get("/tokenizer_info", self._route(self._tokenizer_info))
-        app.router.add_post("/tokenize", self._route(self._tokenize))
+        app.router.add_post(TOKENIZE, self._route(self._tokenize))
         # Cancelling handlers is how a client that went away is noticed while nothing is written.
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.05, access_log=None)
         await self._runner.setup()
@@ -250,7 +254,17 @@ class OpenAIServer:
         return web.json_response(self.tokenizer_info, status=200 if self.tokenizer_info else 404)
 
     async def _tokenize(self, request: web.Request, body: Json) -> web.StreamResponse:
-        return web.json_response({"tokens": list(range(self.count(str(body.get("content")))))})
+        field = "prompt" if self.tokenizer == "vllm" else "content"
+        if not self.tokenizer or (self.tokenizer == "vllm" and body.get("model") != self.model):
+            return web.json_response({"detail": "Not Found"}, status=404)
+        if self.tokenizer == "vllm" and not isinstance(body.get(field), str):
+            return web.json_response({"error": {"message": "Field required"}}, status=400)
+        tokens: list[int] = []
+        for piece in re.split("(<eos>)", str(body.get(field, ""))):
+            tokens += [1] if piece == "<eos>" else range(2, 2 + self.count(piece)) if piece else []
+        if self.tokenizer == "vllm":
+            return web.json_response({"count": len(tokens), "max_model_len": self.context_tokens, "tokens": tokens})
+        return web.json_response({"tokens": tokens})
 
     async def _embeddings(self, request: web.Request, body: Json) -> web.StreamResponse:
         texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
