@@ -29,6 +29,7 @@ PARTS: Final = {
     "turn": "own time of a turn, beside model and embedder",
     "search": "search over 50,000 passages",
     "prefix": "share of the prompts that the embedded server has in its cache",
+    "slots": "prompt tokens computed anew, by slots and by who rewrites",
     "rewrites": "seconds of a rewrite by the embedded rewriter",
     "ingest": "ingest beside the bare embedder",
     "crowd": "500 threads at once in front of four slots",

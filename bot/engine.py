@@ -55,8 +55,8 @@ EMBEDDING_TOKENS: Final = 512
 # Small pieces, so that a cancelled prompt ends soon and two conversations take turns: 256 tokens are about
 # half a second on two cores.
 _CHAT_BATCH: Final = 256
-# Prompts that left their slot: a few conversations at 18 KB a token.
-_PROMPT_CACHE_MIB: Final = 256
+PROMPT_CACHE_MIB: Final = 256
+"""For prompts that left their slot: a few conversations at 18 KB a token."""
 # More threads than this are slower for models of this size.
 _MAX_THREADS: Final = 8
 
@@ -150,13 +150,15 @@ async def start(
     sources: Sources | None = None,
     slots: int = SLOTS,
     context_tokens: int = CONTEXT_TOKENS,
+    prompt_cache_mib: int = PROMPT_CACHE_MIB,
 ) -> Engine:
     """Prepares the model files under `data_dir`/models and loads the models that are asked for.
 
     Takes one to two seconds, and a few more the first time. All of it runs in threads, but while llama.cpp
     reads a model (up to a second) it keeps the interpreter to itself, and the event loop stands still.
     `on_step` gets a line for each step that takes long, on the event loop. `sources` replaces the installed
-    model packages. `slots` and `context_tokens`, the latter of each slot, are the chat server's.
+    model packages. `slots`, `context_tokens` of each of them and
+    `prompt_cache_mib`, for prompts that left their slot, are the chat server's.
 
     Raises `EngineError`, one line that says what to do.
     """
@@ -175,7 +177,9 @@ async def start(
     found = sources or model_files.Sources.installed(chat=chat, embeddings=embeddings)
     # All to the end even if one fails: a thread cannot be stopped, and what it loaded must be let go.
     results = await asyncio.gather(
-        asyncio.to_thread(_start_chat, directory, found, tell, slots, context_tokens) if chat else _nothing(),
+        asyncio.to_thread(_start_chat, directory, found, tell, slots, context_tokens, prompt_cache_mib)
+        if chat
+        else _nothing(),
         asyncio.to_thread(_start_embeddings, directory, found, tell) if embeddings else _nothing(),
         return_exceptions=True,
     )
@@ -200,7 +204,12 @@ async def _nothing() -> None:
 
 
 def _start_chat(
-    directory: Path, sources: Sources, tell: Callable[[str], None], slots: int, context_tokens: int
+    directory: Path,
+    sources: Sources,
+    tell: Callable[[str], None],
+    slots: int,
+    context_tokens: int,
+    prompt_cache_mib: int,
 ) -> _Loaded:
     path = model_files.chat_model(directory, sources, tell)
     xllamacpp = _import_xllamacpp()
@@ -214,7 +223,7 @@ def _start_chat(
     params.n_ctx = slots * context_tokens
     params.n_batch = params.n_ubatch = _CHAT_BATCH
     params.cache_prompt = True
-    params.cache_ram_mib = _PROMPT_CACHE_MIB
+    params.cache_ram_mib = prompt_cache_mib
     params.cache_idle_slots = False
     # Gemma's sliding window forgets early tokens; a prompt that branches off before them could not be reused.
     params.swa_full = True

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, Self
 
 import httpx
 from aiohttp import web
@@ -42,8 +43,14 @@ class Call:
 class Recorder:
     """A server between the systems and the model. `url` is good for an OpenAI client."""
 
-    def __init__(self, engine: Engine, adapter: str = "summarize") -> None:
-        """`adapter`: for what purpose the embedded model has the one that is used; it has none for summaries."""
+    def __init__(
+        self, engine: Engine, adapter: str = "summarize", slot_for: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
+        """`adapter`: for what purpose the embedded model has the one that is used; it has none for summaries.
+
+        `slot_for`: by purpose, the slot that is asked for.
+        """
+        self._slot_for = slot_for
         assert engine.chat is not None
         self._endpoint = engine.chat
         self._fields = engine.chat.fields_for[adapter]
@@ -58,7 +65,7 @@ class Recorder:
         return self._endpoint.model
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def running(self) -> AsyncIterator[Self]:
         app = web.Application(client_max_size=2**24)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_get("/v1/models", self._models)
@@ -68,7 +75,7 @@ class Recorder:
             await web.TCPSite(runner, "127.0.0.1", 0).start()
             self.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
             async with httpx.AsyncClient(trust_env=False, timeout=300) as self._client:
-                yield
+                yield self
         finally:
             await runner.cleanup()
 
@@ -81,7 +88,7 @@ class Recorder:
         purpose, text = _reply(body["messages"], self._turns[self.turn])
         if purpose == "answer" and self.turn and self._turns[self.turn - 1].answer not in _whole(body["messages"]):
             raise RuntimeError("the answer before is not in the prompt as it was given: not the same work for all")
-        told = await self._prefill(body["messages"])
+        told = await self._prefill(body["messages"], self._slot_for.get(purpose, -1))
         usage = told["usage"] | {"completion_tokens": len(_PIECE.findall(text))}
         self.calls.append(
             Call(
@@ -106,10 +113,10 @@ class Recorder:
         await response.write(b"data: [DONE]\n\n")
         return response
 
-    async def _prefill(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
+    async def _prefill(self, messages: list[dict[str, Any]], slot: int) -> dict[str, Any]:
         response = await self._client.post(
             f"{self._endpoint.base_url}/chat/completions",
-            json={"messages": messages, "max_tokens": 1, "temperature": 0, **self._fields},
+            json={"messages": messages, "max_tokens": 1, "temperature": 0, "id_slot": slot, **self._fields},
             headers={"Authorization": f"Bearer {self._endpoint.api_key}"},
         )
         response.raise_for_status()
