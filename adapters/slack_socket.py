@@ -20,11 +20,12 @@ from adapters.dispatcher import Dispatcher
 from adapters.slack.address import listening
 from adapters.slack.catch_up import Frugality
 from adapters.slack.installing import install_routes
+from adapters.slack.line import App
 from adapters.slack.pane import Topics
 from adapters.slack.patience import Patience
 from adapters.slack.setup import SlackSetup
 from adapters.slack.web import REFUSED, Json
-from adapters.slack.workspaces import App, Hearing, workspace_of
+from adapters.slack.workspaces import Hearing, workspace_of
 from adapters.store import SqlConversationStore
 from core.errors import ChannelError, ConfigError
 

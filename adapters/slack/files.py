@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -25,13 +26,15 @@ class Files:
         self._hosts = frozenset({f"files.{host}" if host in SLACK else host})
         self._headers = {"Authorization": f"Bearer {token}"}
 
-    async def read(self, text: str, files: tuple[Json, ...]) -> tuple[str, tuple[str, ...]]:
-        """`text` with what its text files hold, and the names of the files that were not read."""
+    async def read(self, text: str, files: tuple[Json, ...], until: float) -> tuple[str, tuple[str, ...]]:
+        """`text` with what its text files hold, and the names of the files that were not read until a moment of the
+        monotonic clock."""
         if not files:
             return text, ()
         told = [_file(file) for file in files]
         try:
-            return await asyncio.wait_for(with_files(text, told, self._hosts, self._headers), SECONDS)
+            left = min(SECONDS, until - time.monotonic())
+            return await asyncio.wait_for(with_files(text, told, self._hosts, self._headers), left)
         except TimeoutError:
             log.info("The files of a message could not be read in time")
             return text, tuple(file.name for file in told)

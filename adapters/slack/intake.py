@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, Protocol
 
 from adapters.addressing import Addressee, FollowUps, is_question, says_solved
@@ -15,6 +17,7 @@ from adapters.slack import rendering
 from adapters.slack.channel import PLATFORM
 from adapters.slack.events import Gone, Json, Rewritten, Said, what_happened
 from adapters.slack.files import Files
+from adapters.slack.line import time_is_over
 from adapters.slack.listening import Listening
 from adapters.slack.names import Names
 from adapters.slack.pane import Pane
@@ -87,22 +90,24 @@ class Intake:
         self._takeovers: Takeovers[tuple[str, str]] = Takeovers()
         """Threads that people have taken over."""
 
-    async def hear(self, event: Json) -> bool:
-        """An event about a message: whether it was a question that was not known yet.
+    async def hear(self, event: Json, until: float | None = None) -> bool:
+        """An event about a message: whether it was a question that was not known yet. Nothing is looked up on Slack
+        after `until`, by the monotonic clock; None stands for a while from now.
 
         Raises `ThreadwiseError` if it could not be stored.
         """
+        until = time_is_over() if until is None else until
         match what_happened(event, self._me):
             case Said() as said if self._is_open(said):
                 turns = await self._known.turns(self._key(said.channel, said.thread)) if said.in_thread else []
                 if any(turn.message_id == said.ts for turn in turns):
                     return False
-                if await self._is_question(said, turns):
-                    return await self._ask(said, turns)
-            case Said() as said if said.direct or event.get("type") == "app_mention":  # it comes as a message as well
+                if await self._is_question(said, turns, until):
+                    return await self._ask(said, turns, until)
+            case Said() as said if said.direct or self._me in mentioned(said.text):
                 self._whisper.soon(said.channel, said.user, NOT_ALONE if said.direct else NOT_HERE, _under(said))
             case Rewritten(message=said):
-                await self._edited(said)
+                await self._edited(said, until)
             case Gone() as gone:
                 await self._desk.deleted(self._key(gone.channel, gone.thread), gone.ts)
         return False
@@ -113,12 +118,12 @@ class Intake:
             return self._setup.direct_messages
         return not self._setup.channels or said.channel in self._setup.channels
 
-    async def _is_question(self, said: Said, turns: list[StoredTurn]) -> bool:
+    async def _is_question(self, said: Said, turns: list[StoredTurn], until: float) -> bool:
         people = mentioned(said.text)
         to_us = said.direct or self._me in people
         # The thread under a question is the bot's own; one that it was called into is not.
         ours = any(turn.message_id == said.thread for turn in turns)
-        quiet = ours and self._setup.follow_ups is not FollowUps.MENTION and await self._is_quiet(said)
+        quiet = ours and self._setup.follow_ups is not FollowUps.MENTION and await self._is_quiet(said, until)
         self._note(said.channel, said.thread, said.user, said.text, to_us=to_us)
         return is_question(
             Addressee(
@@ -133,14 +138,15 @@ class Intake:
 
     # -------------------------------------------------------------------------------- people taking over
 
-    async def _is_quiet(self, said: Said) -> bool:
-        return await self._takeovers.is_taken((said.channel, said.thread), lambda: self._look_back(said))
+    async def _is_quiet(self, said: Said, until: float) -> bool:
+        return await self._takeovers.is_taken((said.channel, said.thread), lambda: self._look_back(said, until))
 
-    async def _look_back(self, said: Said) -> bool:
+    async def _look_back(self, said: Said, until: float) -> bool:
         """Whether what was said before this process heard of the thread was a takeover."""
         question = {"channel": said.channel, "ts": said.thread, "latest": said.ts, "limit": LOOKED_BACK}
         try:
-            page = await asyncio.wait_for(self._web.call("conversations.replies", **question), LOOK_BACK_SECONDS)
+            left = min(LOOK_BACK_SECONDS, until - time.monotonic())
+            page = await asyncio.wait_for(self._web.call("conversations.replies", **question), left)
         except (TimeoutError, ChannelError) as error:
             log.info("Not known whether people have taken over a thread: %s", error or "no answer in time")
             return False
@@ -164,9 +170,9 @@ class Intake:
 
     # ----------------------------------------------------------------------------------------- submitting
 
-    async def _ask(self, said: Said, turns: list[StoredTurn]) -> bool:
+    async def _ask(self, said: Said, turns: list[StoredTurn], until: float) -> bool:
         # Side by side: the event has to be acknowledged within three seconds.
-        inbound, heard = await asyncio.gather(self._inbound(said), self._heard(said, turns))
+        inbound, heard = await asyncio.gather(self._inbound(said, until), self._heard(said, turns, until))
         if is_blank(inbound.text) and not inbound.unread:
             # A mention without a word asks about what a person said last above it.
             last = next((aside for aside in reversed(heard) if aside.by_person and not is_blank(aside.text)), None)
@@ -183,11 +189,11 @@ class Intake:
             self._pane.working(said.channel, said.thread, inbound.text, first=not said.in_thread)
         return True
 
-    async def _heard(self, said: Said, turns: list[StoredTurn]) -> tuple[Aside, ...]:
-        return await self._listening.before(said, turns) if said.in_thread else ()
+    async def _heard(self, said: Said, turns: list[StoredTurn], until: float) -> tuple[Aside, ...]:
+        return await self._listening.before(said, turns, until) if said.in_thread else ()
 
-    async def _edited(self, said: Said) -> None:
-        inbound = await self._inbound(said)
+    async def _edited(self, said: Said, until: float) -> None:
+        inbound = await self._inbound(said, until)
         if await self._desk.edited(inbound) is not Edited.STORED:
             return
         asked = (turn for turn in await self._known.turns(inbound.thread) if turn.message_id == said.ts)
@@ -196,11 +202,10 @@ class Intake:
             again = rendering.buttons(("Answer it again", rendering.TRY_AGAIN), value=key)
             self._whisper.soon(said.channel, said.user, EDITED, said.thread, [rendering.section(EDITED), again])
 
-    async def _inbound(self, said: Said) -> Inbound:
-        typed, author = await asyncio.gather(
-            readable(said.text, self._me, self._names.user, self._names.channel), self._names.user(said.user)
-        )
-        text, unread = await self._files.read(typed, said.files)
+    async def _inbound(self, said: Said, until: float) -> Inbound:
+        user, channel = partial(self._names.user, until=until), partial(self._names.channel, until=until)
+        typed, author = await asyncio.gather(readable(said.text, self._me, user, channel), user(said.user))
+        text, unread = await self._files.read(typed, said.files, until)
         return Inbound(
             message_id=said.ts,
             thread=self._key(said.channel, said.thread),

@@ -10,12 +10,14 @@ from typing import Any, Final
 
 from slack_bolt.app.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
+from slack_bolt.context.async_context import AsyncBoltContext
 from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack.actions import FORGET, RESET_HERE, SHOW_QUERY, Actions
 from adapters.slack.buttons import Buttons
 from adapters.slack.events import Json
 from adapters.slack.intake import Intake
+from adapters.slack.line import UNTIL
 from adapters.slack.pane import Pane
 from adapters.slack.rendering import BUTTONS
 from adapters.slack.whisper import Whisper
@@ -70,9 +72,9 @@ def _listen(
     whisper: Whisper,
     missed: asyncio.Event,
 ) -> None:
-    async def hear(event: Json) -> None:
+    async def hear(event: Json, context: AsyncBoltContext) -> None:
         try:
-            await intake.hear(event)
+            await intake.hear(event, context.get(UNTIL))
         except Exception:
             missed.set()
             raise

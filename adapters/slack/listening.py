@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from functools import partial
 from typing import Final
 
 from adapters.asides import LONGEST, within
@@ -23,6 +25,8 @@ log = logging.getLogger(__name__)
 SECONDS: Final = 1.5
 """For all of it: the event at hand has to be acknowledged within three."""
 PAGE: Final = 999
+FOR_WORDS: Final = 0.3
+"""Seconds before the end after which no name is waited for: what was said counts for more than who it names."""
 MOST_PAGES: Final = 3
 LOOKED_BACK: Final = 50
 """Messages, the first one of the thread aside."""
@@ -34,15 +38,18 @@ class Listening:
     def __init__(self, web: SlackWeb, names: Names, me: str) -> None:
         self._web, self._names, self._me = web, names, me
 
-    async def before(self, said: Said, turns: list[StoredTurn]) -> tuple[Aside, ...]:
-        """What the bot has to know of before `said`, oldest first; `turns` it knows."""
+    async def before(self, said: Said, turns: list[StoredTurn], until: float) -> tuple[Aside, ...]:
+        """What the bot has to know of before `said`, oldest first; `turns` it knows. Nothing if it cannot be had
+        until a moment of the monotonic clock."""
+        now = time.monotonic()
+        until = min(until, now + SECONDS)
         try:
-            return await asyncio.wait_for(self._before(said, turns), SECONDS)
+            return await asyncio.wait_for(self._before(said, turns, until - FOR_WORDS), until - now)
         except (TimeoutError, ChannelError) as error:
             log.info("What was said before a question could not be read: %s", error or "no answer in time")
             return ()
 
-    async def _before(self, said: Said, turns: list[StoredTurn]) -> tuple[Aside, ...]:
+    async def _before(self, said: Said, turns: list[StoredTurn], until: float) -> tuple[Aside, ...]:
         known = {turn.message_id for turn in turns}
         last = max((turn.message_id.partition(AGAIN)[0] for turn in turns), default="")
         messages = [
@@ -55,7 +62,7 @@ class Listening:
             and not (turns and message.get("user") == self._me)
         ]
         first, rest = messages[:1], messages[1:][-LOOKED_BACK:]
-        return within([await self._aside(message) for message in [*first, *rest]])
+        return within([await self._aside(message, until) for message in [*first, *rest]])
 
     async def _thread(self, said: Said, oldest: str) -> list[Json]:
         found: list[Json] = []
@@ -70,18 +77,19 @@ class Listening:
                 break
         return list({message["ts"]: message for message in found}.values())
 
-    async def _aside(self, message: Json) -> Aside:
-        text = await readable(str(message["text"]), self._me, self._names.user, self._names.channel)
+    async def _aside(self, message: Json, until: float) -> Aside:
+        user, channel = partial(self._names.user, until=until), partial(self._names.channel, until=until)
+        text = await readable(str(message["text"]), self._me, user, channel)
         return Aside(
             message_id=str(message["ts"]),
-            author=await self._author(message),
+            author=await self._author(message, until),
             text=text[:LONGEST],
             by_person=not message.get("bot_id") and message.get("user") != self._me,
         )
 
-    async def _author(self, message: Json) -> str:
+    async def _author(self, message: Json, until: float) -> str:
         user = str(message.get("user") or "")
         if message.get("bot_id") and user != self._me:
             named: Json = message.get("bot_profile") or {}
             return f"{message.get('username') or named.get('name') or 'App'} (a bot)"
-        return await self._names.user(user) if user else "somebody"
+        return await self._names.user(user, until) if user else "somebody"

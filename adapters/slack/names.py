@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -32,27 +33,30 @@ class Names:
         self._known: OrderedDict[str, tuple[str, float]] = OrderedDict()
         self._asked: dict[str, asyncio.Task[str]] = {}
 
-    async def user(self, id_: str) -> str:
-        """The display name of a person; the id if it cannot be had."""
-        return await self._name(id_, self._user)
+    async def user(self, id_: str, until: float = math.inf) -> str:
+        """The display name of a person; the id if it cannot be had until a moment of the monotonic clock."""
+        return await self._name(id_, self._user, until)
 
-    async def channel(self, id_: str) -> str:
+    async def channel(self, id_: str, until: float = math.inf) -> str:
         """The name of a public channel; the id of any other: a private one's name is not for everybody."""
-        return await self._name(id_, self._channel)
+        return await self._name(id_, self._channel, until)
 
-    async def _name(self, id_: str, ask: Callable[[str], Awaitable[str]]) -> str:
+    async def _name(self, id_: str, ask: Callable[[str], Awaitable[str]], until: float) -> str:
         now = time.monotonic()
         known = self._known.get(id_)
         if known is not None and known[1] > now:
             return known[0]
         # One message comes as two events at once.
         task = self._asked.get(id_)
-        if task is None and len(self._asked) >= MOST_AT_ONCE:
-            return known[0] if known else id_
+        stand_in = known[0] if known else id_
+        if task is None and (len(self._asked) >= MOST_AT_ONCE or until <= now):
+            return stand_in
         if task is None:
             task = self._asked[id_] = asyncio.create_task(self._learn(id_, ask))
             task.add_done_callback(lambda _: self._asked.pop(id_, None))
-        return await asyncio.shield(task)
+        # Whoever is asked for in vain may be known to the next.
+        done, _ = await asyncio.wait([task], timeout=min(SECONDS, max(0.0, until - now)))
+        return task.result() if done else stand_in
 
     async def _learn(self, id_: str, ask: Callable[[str], Awaitable[str]]) -> str:
         lasts = KEPT_SECONDS

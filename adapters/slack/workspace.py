@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from slack_bolt.app.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 
 from adapters.dispatcher import Dispatcher
@@ -13,6 +12,7 @@ from adapters.slack.buttons import Buttons
 from adapters.slack.catch_up import CatchUp, Frugality
 from adapters.slack.channel import PLATFORM, SlackChannel
 from adapters.slack.intake import Intake
+from adapters.slack.line import App, Line
 from adapters.slack.listeners import slack_app
 from adapters.slack.names import Names
 from adapters.slack.pane import Pane, Topics
@@ -43,7 +43,7 @@ class Workspace:
         self._web = SlackWeb(setup.bot_token, setup.api_base_url)
         self._pane, self._whisper = Pane(self._web, setup.name, topics), Whisper(self._web)
         self._missed = asyncio.Event()
-        self._opened: tuple[AsyncApp, CatchUp] | None = None
+        self._opened: tuple[App, CatchUp] | None = None
         self.channel = SlackChannel(self._web, streams=setup.streams)
         self.channel.stopped = self._stop
 
@@ -57,7 +57,7 @@ class Workspace:
         """Why nothing will ever work again."""
         return self._web.refusal
 
-    async def open(self) -> tuple[AsyncApp, CatchUp]:
+    async def open(self) -> tuple[App, CatchUp]:
         """The app that takes events, and what reads up those that were missed; the same each time.
 
         Raises `ChannelError` if Slack does not tell who the bot is.
@@ -67,7 +67,7 @@ class Workspace:
                 self._opened = await self._made()
             return self._opened
 
-    async def _made(self) -> tuple[AsyncApp, CatchUp]:
+    async def _made(self) -> tuple[App, CatchUp]:
         me, names = await self._web.me(), Names(self._web)
         who = {"team": self._team or me.team, "me": me.user}
         intake = Intake(self._setup, self._web, self._desk, self._store, names, self._pane, self._whisper, **who)
@@ -87,7 +87,7 @@ class Workspace:
             missed=self._missed,
             frugality=self._frugality,
         )
-        return app, catch_up
+        return Line(app), catch_up
 
     def _stop(self, key: str) -> None:
         if (job := self._desk.job_of(key)) is not None:

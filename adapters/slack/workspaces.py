@@ -39,15 +39,6 @@ log = logging.getLogger(__name__)
 REMOVALS: Final = ("app_uninstalled", "tokens_revoked")
 
 
-class App(Protocol):
-    """Takes what comes from Slack: an app of Bolt, or those of several workspaces."""
-
-    @property
-    def client(self) -> AsyncWebClient: ...
-
-    async def async_dispatch(self, req: AsyncBoltRequest) -> BoltResponse: ...
-
-
 class Hearing(Protocol):
     """Is told whether events come in: what reads up those that were missed."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections import Counter
 from contextlib import closing
@@ -88,7 +89,10 @@ async def test_five_hundred_at_once_are_all_taken_and_all_get_their_ending(tmp_p
         events = list(on.slack.sockets.deliveries)
         await on.slack.until(lambda: all(event.acked for event in events), 120)
         slowest = max(event.acked[0] - event.sent[0] for event in events)
-        print("the slowest acknowledgement took", round(slowest, 2), "s")  # noqa: T201
+        print("the slowest acknowledgement took", round(slowest, 2), "s at load", os.getloadavg()[0])  # noqa: T201
+        # Three on a quiet machine; names are asked for by the first ones alone.
+        assert slowest < 15
+        assert len(on.slack.calls_of("users.info")) <= 100
         await on.slack.until(on.all_ended, 180)
         states = _states(on)
         told = {call.args["user"] for call in on.slack.calls_of("chat.postEphemeral")}

@@ -49,6 +49,7 @@ AT = f"<@{BOT_USER}>"
 def _time_to_look_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine the local Slack takes longer than the real one may."""
     monkeypatch.setattr("adapters.slack.intake.LOOK_BACK_SECONDS", 10.0)
+    monkeypatch.setattr("adapters.slack.line.LOOK_UP_SECONDS", 10.0)
 
 
 class TypingModel(ScriptedModel):

