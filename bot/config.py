@@ -131,6 +131,12 @@ def _checked_names(value: object) -> object:
     return names
 
 
+def _checked_teams(names: frozenset[str]) -> frozenset[str]:
+    if not all(name.startswith(("T", "E")) for name in names):
+        raise ValueError('must be ids of workspaces like "T024BE7LD", or of organizations, which begin with E')
+    return names
+
+
 def _begins_with(prefix: str) -> Callable[[SecretStr], SecretStr]:
     def check(value: SecretStr) -> SecretStr:
         if not re.fullmatch(rf"{prefix}[\w-]+", value.get_secret_value().strip()):
@@ -264,6 +270,8 @@ class Settings(BaseModel):
         None, alias="SLACK_CLIENT_SECRET"
     )
     """In place of the bot token: workspaces install the app, and each has a token of its own."""
+    slack_teams: Annotated[SlackIds, AfterValidator(_checked_teams)] = Field(frozenset(), alias="SLACK_TEAMS")
+    """Workspaces and organizations that may install it; empty: any."""
     slack_http_host: Annotated[str, AfterValidator(_checked_host)] = Field("127.0.0.1", alias="SLACK_HTTP_HOST")
     slack_http_port: int = Field(3000, alias="SLACK_HTTP_PORT", ge=1, le=65535)
     """Where they are listened for."""

@@ -113,6 +113,7 @@ def slack_setup(settings: Settings) -> SlackSetup | None:
         bot_token=_secret(settings.slack_bot_token),
         client_id=settings.slack_client_id,
         client_secret=_secret(settings.slack_client_secret),
+        teams=settings.slack_teams,
         app_token=_secret(settings.slack_app_token),
         signing_secret=_secret(settings.slack_signing_secret),
         http_host=settings.slack_http_host,

@@ -7,7 +7,7 @@ of people, which are never asked for here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from datetime import UTC, datetime
 from logging import Logger
 
@@ -17,23 +17,35 @@ from slack_sdk.oauth.installation_store.models.bot import Bot
 from slack_sdk.oauth.installation_store.models.installation import Installation
 
 from adapters.store.installations import Installed, SqlInstallations
-from core.errors import DataDirError
+from core.errors import DataDirError, ThreadwiseError
 
 log = logging.getLogger(__name__)
 
 
-class Installations(AsyncInstallationStore):
-    """Tokens of bots alone. `changed` is awaited after each change."""
+class NotListed(ThreadwiseError):
+    """The workspace is none of those that may install the app."""
 
-    def __init__(self, rows: SqlInstallations, client_id: str, changed: Callable[[], Awaitable[None]]) -> None:
-        self._rows, self._client, self._changed = rows, client_id, changed
+    def __init__(self, place: str) -> None:
+        super().__init__(
+            f"Threadwise may not be installed in {place}: whoever runs it has to add that to SLACK_TEAMS first."
+        )
+
+
+class Installations(AsyncInstallationStore):
+    """Tokens of bots alone, of `teams` (workspaces and organizations; empty: any). `changed` is awaited after each
+    change."""
+
+    def __init__(
+        self, rows: SqlInstallations, client_id: str, teams: Collection[str], changed: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._rows, self._client, self._teams, self._changed = rows, client_id, teams, changed
 
     @property
     def logger(self) -> Logger:
         return log
 
     async def async_save(self, installation: Installation) -> None:
-        """Raises `BoltError`, which the installer is told of."""
+        """Raises `NotListed` or `BoltError`, which the installer is told of."""
         if not installation.bot_token:
             raise BoltError("Slack gave no token of a bot")
         try:
@@ -44,6 +56,8 @@ class Installations(AsyncInstallationStore):
 
     async def async_save_bot(self, bot: Bot) -> None:
         org_wide = bool(bot.is_enterprise_install)
+        if not self._is_listed("" if org_wide else bot.team_id, bot.enterprise_id):
+            raise NotListed((bot.enterprise_id if org_wide else bot.team_id) or "this workspace")
         await self._rows.save(
             self._client,
             Installed(
@@ -65,7 +79,8 @@ class Installations(AsyncInstallationStore):
         self, *, enterprise_id: str | None, team_id: str | None, is_enterprise_install: bool | None = False
     ) -> Bot | None:
         found = await self._rows.find(self._client, team_id or enterprise_id or "", enterprise_id or "")
-        if found is None:
+        # The list may be shorter than it was.
+        if found is None or not self._is_listed(team_id, found.enterprise):
             return None
         return Bot(
             app_id=found.app,
@@ -79,6 +94,9 @@ class Installations(AsyncInstallationStore):
             is_enterprise_install=found.org_wide,
             installed_at=found.at,
         )
+
+    def _is_listed(self, team: str | None, enterprise: str | None) -> bool:
+        return not self._teams or team in self._teams or enterprise in self._teams
 
     async def async_delete_bot(self, *, enterprise_id: str | None, team_id: str | None) -> None:
         await self.removed(team_id or enterprise_id or "", datetime.now(UTC))

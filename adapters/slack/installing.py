@@ -20,7 +20,7 @@ from slack_sdk.oauth.state_store.async_state_store import AsyncOAuthStateStore
 from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack.checkup import wanted_scopes
-from adapters.slack.installations import Installations
+from adapters.slack.installations import Installations, NotListed
 from adapters.slack.listeners import bolt_log
 from adapters.slack.setup import SlackSetup
 from adapters.slack.workspaces import Workspaces
@@ -106,6 +106,9 @@ def install_routes(workspace: object) -> list[web.RouteDef]:
         asked = await to_bolt_request(request)
         try:
             return await to_aiohttp_response(await flow.handle_callback(asked))
+        except NotListed as refusal:
+            log.warning("%s", refusal)
+            return web.Response(status=403, text=str(refusal))
         except Exception as error:  # noqa: BLE001 - aiohttp's many, and what Bolt makes of an odd reply
             log.warning("An installation on Slack failed: %s", type(error).__name__)
             return web.Response(status=502, text=NOT_NOW)

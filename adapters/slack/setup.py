@@ -19,6 +19,8 @@ class SlackSetup:
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     """With which workspaces install the app; set in place of the bot token."""
+    teams: frozenset[str] = frozenset()
+    """Ids of the workspaces and organizations that may install the app and are answered."""
     app_token: str = field(default="", repr=False)
     """For Socket Mode."""
     signing_secret: str = field(default="", repr=False)

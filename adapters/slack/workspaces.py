@@ -64,7 +64,7 @@ class Workspaces:
     ) -> None:
         self.setup, self._desk, self._store, self._topics = setup, desk, store, topics
         self._patience, self._frugality = patience, frugality
-        self.installations = Installations(store.installations, setup.client_id, self._changed)
+        self.installations = Installations(store.installations, setup.client_id, setup.teams, self._changed)
         self.channel = SlackChannels(self)
         self.client = AsyncWebClient(base_url=f"{setup.api_base_url.rstrip('/')}/", timeout=SECONDS, retry_handlers=[])
         """For calls that need no bot token."""
@@ -78,7 +78,7 @@ class Workspaces:
         return self, self
 
     async def of(self, team: str, enterprise: str = "") -> Workspace | None:
-        """The bot in a workspace; None if it is not installed there, or its token is refused."""
+        """The bot in a workspace; None if it is not installed or not listed there, or its token is refused."""
         if team not in self._known:
             bot = await self.installations.async_find_bot(enterprise_id=enterprise, team_id=team)
             if bot is None or not team:

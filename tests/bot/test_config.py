@@ -253,7 +253,13 @@ def test_slack_has_a_bot_token_and_one_of_its_two_ways(names: list[str], why: st
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("SLACK_SIGNING_SECRET", "short"), ("SLACK_HTTP_HOST", "http://x"), ("SLACK_HTTP_PORT", "0")],
+    [
+        ("SLACK_SIGNING_SECRET", "short"),
+        ("SLACK_HTTP_HOST", "http://x"),
+        ("SLACK_HTTP_PORT", "0"),
+        ("SLACK_TEAMS", "C024BE91L"),
+        ("SLACK_TEAMS", "works.slack.com"),
+    ],
 )
 def test_settings_of_slack_over_http_that_could_never_work_are_refused(name: str, value: str):
     with pytest.raises(ConfigError, match=name):

@@ -379,6 +379,47 @@ async def test_a_token_that_cannot_be_stored_is_told_to_the_installer(
     assert "storage_error" in page
 
 
+async def test_only_workspaces_that_are_listed_install_the_app(
+    slack: SlackServer, quill: Quill, browser: Browser, other: Workspace
+):
+    await quill.restart(teams=frozenset({TEAM}))
+    assert (await browser.install(slack, BOT_TOKEN))[0] == 200
+    status, page = await browser.install(slack, OTHER_TOKEN)
+    assert status == 403
+    assert f"may not be installed in {OTHER_TEAM}" in page
+    assert [found.place for found in await quill.store.installations.all(CLIENT_ID)] == [TEAM]
+
+
+async def test_a_workspace_that_is_taken_off_the_list_is_answered_no_more(
+    slack: SlackServer, quill: Quill, browser: Browser, other: Workspace
+):
+    await browser.install(slack, BOT_TOKEN)
+    await browser.install(slack, OTHER_TOKEN)
+    await quill.restart(teams=frozenset({TEAM}))
+    slack.calls.clear()
+    quill.model.replies["generate"] += [ANSWER] * 2
+    before = dropped()
+    asked = slack.says(ASKER, "C1", QUESTION)
+    elsewhere = slack.says_in(other, ASKER, "C1", QUESTION)
+    await quill.at_rest()
+    assert (len(slack.shown("C1", asked)), len(slack.shown("C1", elsewhere, other))) == (1, 0)
+    assert dropped() == before + 2, "the mention and the message"
+    assert not [call for call in slack.calls if call.token == OTHER_TOKEN]
+
+
+@pytest.mark.parametrize("listed", ["T9", "E1", OTHER_TEAM])
+async def test_an_organization_is_listed_by_its_own_id_or_by_those_of_its_workspaces(
+    slack: SlackServer, quill: Quill, listed: str
+):
+    everywhere = Installed(
+        place="E1", enterprise="E1", org_wide=True, token=OTHER_TOKEN, bot=BOT, user=BOT_USER, at=datetime.now(UTC)
+    )
+    await quill.store.installations.save(CLIENT_ID, everywhere)
+    await quill.restart(teams=frozenset({listed}))
+    found = await quill.socket._workspace.of(OTHER_TEAM, "E1")
+    assert (found is not None) == (listed != "T9")
+
+
 async def test_no_token_or_code_is_in_the_log(
     slack: SlackServer, quill: Quill, browser: Browser, caplog: pytest.LogCaptureFixture
 ):
