@@ -134,7 +134,7 @@ class CatchUp:
         since = max(mark - OVERLAP, now - LONGEST_BACK)
         known = await self._store.threads(PLATFORM, 10 * THREADS)
         live = [info.key for info in known if info.last_at > now - OWN_BACK and info.key.workspace == self._team]
-        messages = await _Reading(self._web, self._setup, since, now, self._frugality).messages(live)
+        messages = await _Reading(self._web, self._setup, self._team, since, now, self._frugality).messages(live)
         found = await self._ask(sorted(messages, key=lambda message: str(message["ts"])))
         if found:
             log.warning("%d questions that were missed on Slack are answered now", found)
@@ -166,6 +166,7 @@ class _Reading:
 
     web: SlackWeb
     setup: SlackSetup
+    team: str
     since: datetime
     now: datetime
     frugality: Frugality
@@ -206,7 +207,9 @@ class _Reading:
     async def _channels(self, known: list[ThreadKey]) -> list[str]:
         channels = dict.fromkeys(key.channel for key in known)
         try:
-            page = await self._call("users.conversations", types=KINDS, exclude_archived="true", limit=PAGE)
+            # A token of an organization is good for many workspaces; with any other, Slack ignores the id.
+            where = {"types": KINDS, "exclude_archived": "true", "team_id": self.team}
+            page = await self._call("users.conversations", **where, limit=PAGE)
             member = [str(channel["id"]) for channel in page.get("channels") or []]
             channels |= dict.fromkeys(member)
         except SlackRefusal as refusal:

@@ -284,14 +284,16 @@ async def test_a_token_that_slack_refuses_ends_its_workspace_alone(
     assert len(slack.shown("C1", asked)) == 1
 
 
-async def test_an_organization_that_installs_the_app_has_it_in_each_workspace(
-    slack: SlackServer, quill: Quill, other: Workspace
-):
+async def installed_everywhere(quill: Quill) -> None:
+    """The app, in an organization."""
     everywhere = Installed(
         place="E1", enterprise="E1", org_wide=True, token=OTHER_TOKEN, bot=BOT, user=BOT_USER, at=datetime.now(UTC)
     )
     await quill.store.installations.save(CLIENT_ID, everywhere)
-    quill.model.replies["generate"].append(ANSWER)
+
+
+def asks_in_organization(slack: SlackServer, other: Workspace) -> str:
+    """Somebody asks in a workspace of the organization; the `ts`."""
     message = other.add("C1", user=ASKER, text=QUESTION)
     asked = str(message["ts"])
     event = {**message, "type": "app_mention", "channel": "C1", "event_ts": asked}
@@ -306,9 +308,36 @@ async def test_an_organization_that_installs_the_app_has_it_in_each_workspace(
         },
         "events_api",
     )
+    return asked
+
+
+async def test_an_organization_that_installs_the_app_has_it_in_each_workspace(
+    slack: SlackServer, quill: Quill, other: Workspace
+):
+    await installed_everywhere(quill)
+    quill.model.replies["generate"].append(ANSWER)
+    asked = asks_in_organization(slack, other)
     await quill.at_rest()
     assert len(slack.shown("C1", asked, other)) == 1
     assert len(await quill.store.turns(in_workspace(other, asked))) == 1
+
+
+async def test_what_an_organizations_workspace_missed_is_read_up_with_its_id(
+    slack: SlackServer, quill: Quill, other: Workspace
+):
+    slack._installed[OTHER_TOKEN][1].org_wide = True
+    await installed_everywhere(quill)
+    quill.model.replies["generate"] += [ANSWER] * 3
+    asks_in_organization(slack, other)
+    await marked(quill, OTHER_TEAM)
+    await quill.at_rest()
+    await quill.stop()
+    missed = str(other.add("C2", user=ASKER, text=QUESTION)["ts"])
+    await quill.start()
+    await quill.connected()
+    asks_in_organization(slack, other)
+    await slack.until(lambda: len(slack.shown("C2", missed, other)) == 1, 10)
+    await quill.at_rest()
 
 
 # ------------------------------------------------------------------------------------------------ installing
@@ -411,10 +440,7 @@ async def test_a_workspace_that_is_taken_off_the_list_is_answered_no_more(
 async def test_an_organization_is_listed_by_its_own_id_or_by_those_of_its_workspaces(
     slack: SlackServer, quill: Quill, listed: str
 ):
-    everywhere = Installed(
-        place="E1", enterprise="E1", org_wide=True, token=OTHER_TOKEN, bot=BOT, user=BOT_USER, at=datetime.now(UTC)
-    )
-    await quill.store.installations.save(CLIENT_ID, everywhere)
+    await installed_everywhere(quill)
     await quill.restart(teams=frozenset({listed}))
     found = await quill.socket._workspace.of(OTHER_TEAM, "E1")
     assert (found is not None) == (listed != "T9")

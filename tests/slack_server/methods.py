@@ -40,6 +40,8 @@ class Methods:
         """Whether the workspace has the stream methods."""
         self.page = 1000
         """Most messages in one reply."""
+        self.org_wide = False
+        """Whether the token is one of an organization."""
         self.app = APP
         self.views: list[Json] = []
         self.by_name: dict[str, Callable[[Json], Json]] = {
@@ -220,6 +222,8 @@ class Methods:
         return {"user": {"id": args["user"], "team_id": self._workspace.team, "name": name.lower(), "profile": profile}}
 
     def _conversations(self, args: Json) -> Json:
+        if self.org_wide and not args.get("team_id"):
+            raise ApiError("missing_argument")
         kinds = str(args.get("types") or "public_channel").split(",")
         asked = {KINDS[kind] for kind in kinds}
         no_archived = str(args.get("exclude_archived")).lower() in ("true", "1")
