@@ -31,16 +31,16 @@ THREADS: Final = 500
 PEOPLE: Final = 20
 SLOTS: Final = 4
 PAUSE: Final = 0.5
-"""Seconds of an answer."""
+"""Seconds of an answer, which comes in pieces as a model writes it."""
 BARE_CALLS: Final = 160
 TICK: Final = 0.01
 LIMITS: Final = QueueLimits(total=THREADS, per_asker=THREADS, per_place=THREADS)
 COUNTED: Final = (
     f"{THREADS} first questions of {PEOPLE} people, each in a thread of its own, admitted in the same moment. The "
-    f"endpoint is a scripted server in another process that answers {PAUSE} s after a call; its ceiling is what "
-    f"{SLOTS} bare clients get from it, {BARE_CALLS} calls, just before. Store, index and queue are real, the channel "
-    "is in memory and takes no time. The wait of a person is the time between two of their answers. Memory is that of "
-    "the bot's process alone."
+    f"endpoint is a scripted server in another process whose answers take {PAUSE} s, half of it until the first of "
+    f"sixty pieces; its ceiling is what {SLOTS} bare clients get from it, {BARE_CALLS} calls, just before. Store, "
+    "index and queue are real, the channel is in memory and takes no time. The wait of a person is the time between "
+    "two of their answers. Memory is that of the bot's process alone."
 )
 
 

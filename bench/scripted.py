@@ -1,4 +1,4 @@
-"""A model and an embedder behind real HTTP, in a process of its own: they answer at once, or after a pause.
+"""A model and an embedder behind real HTTP, in a process of its own: they answer at once, or in a given time.
 
     async with scripted_server() as server:
         ...                                  # server.url is good for LLM_BASE_URL and EMBEDDING_BASE_URL
@@ -52,7 +52,7 @@ class Scripted:
 
 @asynccontextmanager
 async def scripted_server(pause: float = 0.0) -> AsyncIterator[Scripted]:
-    """A running server; it ends with the block, and with this process. Answers begin after `pause` seconds."""
+    """A running server; it ends with the block, and with this process. Answers take `pause` seconds."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -76,12 +76,20 @@ async def scripted_server(pause: float = 0.0) -> AsyncIterator[Scripted]:
         await process.wait()
 
 
+def _paced(reply: Reply, seconds: float) -> Reply:
+    """`reply` over `seconds`: half of them before its first piece, as a prompt is read, half between its pieces."""
+    if not seconds:
+        return reply
+    between = seconds / 2 / len(reply.pieces)
+    return replace(reply, delay=seconds / 2, pieces=tuple(part for piece in reply.pieces for part in (between, piece)))
+
+
 async def _serve(pause: float) -> None:
     """Serves until the standard input ends."""
     async with OpenAIServer(model=MODEL, context_tokens=32_768) as server:
         server.width = WIDTH
         server.count = lambda text: len(text) // 3 + 1
-        server.default = lambda body: replace(reply_to(body), delay=pause)
+        server.default = lambda body: _paced(reply_to(body), pause)
         sys.stdout.write(f"{server.base_url}\n")
         sys.stdout.flush()
         await asyncio.to_thread(sys.stdin.read)
