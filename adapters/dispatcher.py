@@ -105,9 +105,9 @@ class Dispatcher:
         if outcome is not Edited.STORED:
             return outcome
         for ticket in self._tickets.values():
-            if ticket.job.message_id == inbound.message_id and ticket.job.thread == inbound.thread and ticket.task:
+            if ticket.job.asks(inbound.thread, inbound.message_id) and ticket.task:
                 ticket.cancel(Verdict.AGAIN)
-                return Edited.REPLACED
+                outcome = Edited.REPLACED
         self._summarize_again(inbound.thread)
         return outcome
 
@@ -116,12 +116,12 @@ class Dispatcher:
         found = await self._store.changes.delete(thread, message_id)
         if found is None:
             return
-        if found.remembered:
-            for ticket in self._tickets.values():
-                if ticket.job.thread == found.thread and ticket.job.message_id != message_id and ticket.task:
-                    # It may be about to tell the model what is gone.
-                    ticket.cancel(Verdict.AGAIN)
-            self._summarize_again(found.thread)
+        for ticket in self._tickets.values():
+            if ticket.job.thread in found.remembered and not ticket.job.asks(thread, message_id) and ticket.task:
+                # It may be about to tell the model what is gone.
+                ticket.cancel(Verdict.AGAIN)
+        for held in found.remembered:
+            self._summarize_again(held)
         await self._sweep()
 
     def place_gone(self, platform: str, workspace: str, place: str | None) -> None:

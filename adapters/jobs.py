@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from adapters.ports import Memory, ThreadKey
+from adapters.ports import Memory, ThreadKey, is_again
 from core.types import Said
 
 
@@ -74,6 +74,13 @@ class Job:
     """Seconds since it was admitted, also across restarts."""
     parts: tuple[Part, ...]
 
+    def asks(self, thread: ThreadKey, message_id: str) -> bool:
+        """Whether its question is the message, or that asked again; whatever thread the message is said to be in."""
+        channel = (thread.platform, thread.workspace, thread.channel)
+        if (self.thread.platform, self.thread.workspace, self.thread.channel) != channel:
+            return False
+        return self.message_id == message_id or is_again(self.message_id, message_id)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
@@ -99,12 +106,10 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deleted:
-    """A question that is gone."""
+    """A question that is gone, and with it each time that it was asked again."""
 
-    thread: ThreadKey
-    """The one that it was in, whatever the event said."""
-    remembered: bool
-    """It had an answer: later prompts may have held both."""
+    remembered: frozenset[ThreadKey]
+    """Where it had an answer: later prompts may have held both."""
 
 
 class Edited(StrEnum):

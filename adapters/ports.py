@@ -6,10 +6,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from core.seat import JobLine
 from core.types import PUBLIC_SCOPE, Answer, Citation, Degradation, Kept, QueryStatus, Question, Turn
+
+AGAIN: Final = "-"
+"""A question that is asked again is named "when-question", with the platform's id of the request as the moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,6 +340,16 @@ class InParts(Protocol):
     def growing(self, text: str) -> Sequence[str]:
         """The messages that show the answer so far, at least one; all but the last as they will stay."""
         ...
+
+
+def again(when: str, message_id: str) -> str:
+    """The name of a question that is asked again, from the id of its message or from the name of another time."""
+    return f"{when}{AGAIN}{message_id.rpartition(AGAIN)[2]}"
+
+
+def is_again(name: str, message_id: str) -> bool:
+    """Whether a question's `name` says that it was asked again after the message."""
+    return name.partition(AGAIN)[1:] == (AGAIN, message_id)
 
 
 def platform_order(message_id: str) -> str:

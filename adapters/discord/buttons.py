@@ -10,10 +10,9 @@ import discord
 from adapters.discord import rendering
 from adapters.discord.access import Access
 from adapters.discord.commands import ASKED, NOT_ALLOWED, Commands, acknowledged, place_of, say
-from adapters.discord.delivery import AGAIN
 from adapters.discord.intake import Intake
 from adapters.dispatcher import Dispatcher
-from adapters.ports import Readers
+from adapters.ports import Readers, again
 from adapters.store import SqlConversationStore
 
 GONE: Final = "I do not remember this question any more: it was deleted or forgotten."
@@ -82,10 +81,9 @@ class Buttons:
         elif not await self._access.may_ask(interaction.user, place_of(interaction), interaction.client):
             await say(interaction, NOT_ALLOWED)
         else:
-            name = f"{interaction.id}{AGAIN}{found.turn.message_id.rpartition(AGAIN)[2]}"
             own = found.turn.author_id == str(interaction.user.id)
             await self._intake.submit(
-                name,
+                again(str(interaction.id), found.turn.message_id),
                 found.thread,
                 interaction.user,
                 found.turn.typed,

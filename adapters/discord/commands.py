@@ -17,13 +17,13 @@ from discord import app_commands
 from adapters import about_me, inspection
 from adapters.discord import rendering
 from adapters.discord.access import Access
-from adapters.discord.delivery import AGAIN, PLATFORM
+from adapters.discord.delivery import PLATFORM
 from adapters.discord.intake import ASK_SOMETHING, Intake
 from adapters.discord.places import Place, is_one, is_private, key_in, person_in, readers_of
 from adapters.discord.reading import decoded
 from adapters.dispatcher import Dispatcher
 from adapters.markdown.splitting import split
-from adapters.ports import StoredTurn, ThreadKey
+from adapters.ports import StoredTurn, ThreadKey, again
 from adapters.store import SqlConversationStore
 from core.errors import ThreadwiseError
 from core.sanitize import is_blank
@@ -166,9 +166,12 @@ class Commands:
         elif not text:
             await say(interaction, NO_TEXT)
         else:
-            name = f"{interaction.id}{AGAIN}{message.id}"
             await self._intake.submit(
-                name, key_in(place, message.id), interaction.user, text, at=interaction.created_at
+                again(str(interaction.id), str(message.id)),
+                key_in(place, message.id),
+                interaction.user,
+                text,
+                at=interaction.created_at,
             )
             await say(interaction, ASKED)
 

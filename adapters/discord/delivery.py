@@ -18,13 +18,11 @@ from adapters.addressing import title_of
 from adapters.discord import rendering
 from adapters.discord.pacing import Pacer, Urgency, urgency
 from adapters.discord.refusals import ARCHIVED, THREAD_EXISTS, UNKNOWN_CHANNEL, UNKNOWN_MESSAGE, translated
-from adapters.ports import Phase, Post
+from adapters.ports import AGAIN, Phase, Post
 from core.errors import ChannelError, ChannelGone
 from core.types import Answer
 
 PLATFORM: Final = "discord"
-AGAIN: Final = "-"
-"""A question that is answered again is named "when-question", with the id of the request as the moment."""
 PACE: Final = 1.2
 """Seconds between edits of a message: Discord allows about 5 in 5 s in a channel."""
 EDIT_SHARE: Final = 0.6

@@ -21,13 +21,13 @@ from adapters.addressing import Addressee, FollowUps, is_question, labelled_solv
 from adapters.attachments import File, with_files
 from adapters.discord import reading
 from adapters.discord.access import Access
-from adapters.discord.delivery import AGAIN, LONGEST_NAME, NO_TITLE, PLATFORM
+from adapters.discord.delivery import LONGEST_NAME, NO_TITLE, PLATFORM
 from adapters.discord.lately import Lately
 from adapters.discord.listening import Listening
 from adapters.discord.places import Place, is_one, is_private, key, key_in, parent_of, readers_of
 from adapters.discord.setup import DiscordSetup
 from adapters.dispatcher import Dispatcher
-from adapters.ports import Inbound, Readers, ThreadKey, platform_order
+from adapters.ports import AGAIN, Inbound, Readers, ThreadKey, platform_order
 from adapters.store import SqlConversationStore
 from adapters.takeover import Takeovers
 from core.errors import ThreadwiseError

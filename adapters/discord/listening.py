@@ -15,8 +15,7 @@ import discord
 
 from adapters.asides import LONGEST, within
 from adapters.discord import reading
-from adapters.discord.delivery import AGAIN
-from adapters.ports import Aside, ThreadKey
+from adapters.ports import AGAIN, Aside, ThreadKey
 from adapters.store import SqlConversationStore
 
 log = logging.getLogger(__name__)

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from adapters.jobs import Admitted, Job
-from adapters.ports import Inbound, Readers, platform_order
+from adapters.ports import Inbound, Readers, again, platform_order
 from adapters.slack import rendering
 from adapters.slack.actions import Actions, Memory
-from adapters.slack.channel import AGAIN, key_in
+from adapters.slack.channel import key_in
 from adapters.slack.names import Names
 from adapters.slack.setup import SlackSetup
 from adapters.slack.web import Json
@@ -94,7 +94,7 @@ class Buttons:
             return GONE
         pressed = str(body["actions"][0]["action_ts"])
         inbound = Inbound(
-            message_id=f"{pressed}{AGAIN}{found.turn.message_id.rpartition(AGAIN)[2]}",
+            message_id=again(pressed, found.turn.message_id),
             thread=found.thread,
             author_id=_user(body),
             author=await self._names.user(_user(body)),

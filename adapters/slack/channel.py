@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from adapters.ports import Phase, Post
+from adapters.ports import AGAIN, Phase, Post
 from adapters.slack import rendering
 from adapters.slack.streams import StoppedByReader, Streams, name
 from adapters.slack.web import Json, SlackRefusal, SlackWeb
@@ -19,8 +19,6 @@ from core.types import Answer
 PLATFORM: Final = "slack"
 EVENT: Final = "threadwise_reply"
 """Type of the metadata of our messages."""
-AGAIN: Final = "-"
-"""A question that is answered again is named "when-question", with the `ts` of the request as the moment."""
 _BLOCK_NAME: Final = re.compile(rf"{rendering.BLOCK}:([0-9a-f]{{16}}):")
 SHORTEST_PACE: Final = 1.2
 """Seconds between two updates of one message that grows."""

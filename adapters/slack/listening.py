@@ -12,8 +12,7 @@ from functools import partial
 from typing import Final
 
 from adapters.asides import LONGEST, within
-from adapters.ports import Aside, StoredTurn
-from adapters.slack.channel import AGAIN
+from adapters.ports import AGAIN, Aside, StoredTurn
 from adapters.slack.events import Json, Said
 from adapters.slack.names import Names
 from adapters.slack.text import readable

@@ -6,11 +6,11 @@ import hashlib
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import ColumnElement, and_, select
+from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.jobs import Job, JobState, Part
-from adapters.ports import ThreadKey
+from adapters.ports import AGAIN, ThreadKey
 from adapters.store import ticks
 from adapters.store.columns import storable
 from adapters.store.models import InboxRow, JobRow, PartRow, TurnRow
@@ -34,16 +34,22 @@ def is_in(table: type[InboxRow], thread: ThreadKey) -> ColumnElement[bool]:
     )
 
 
-async def claim_of(session: AsyncSession, thread: ThreadKey, message_id: str) -> InboxRow | None:
-    """The row of a message, whatever thread it is said to be in."""
-    return await session.scalar(
-        select(InboxRow).where(
-            InboxRow.platform == thread.platform,
-            InboxRow.workspace == thread.workspace,
-            InboxRow.channel == thread.channel,
-            InboxRow.message_id == message_id,
-        )
+async def claims_of(session: AsyncSession, thread: ThreadKey, message_id: str) -> list[InboxRow]:
+    """The row of a message, whatever thread it is said to be in, and the rows of when it was asked again."""
+    in_channel = and_(
+        InboxRow.platform == thread.platform,
+        InboxRow.workspace == thread.workspace,
+        InboxRow.channel == thread.channel,
     )
+    return list(await session.scalars(select(InboxRow).where(in_channel, is_question(message_id))))
+
+
+def is_question(message_id: str) -> ColumnElement[bool]:
+    """Whether what was asked is a message, the first time or again (see `adapters.ports.again`)."""
+    again = f"{AGAIN}{message_id}"
+    # Not by LIKE, to which "_" is any sign and "a" is "A". What stands before the id keeps longer ids apart.
+    ends_so = func.substr(InboxRow.message_id, func.length(InboxRow.message_id) - len(again) + 1) == again
+    return or_(InboxRow.message_id == message_id, ends_so)
 
 
 def thread_of(inbox: InboxRow) -> ThreadKey:

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.ports import StoredTurn, ThreadKey, TurnState
 from adapters.store.database import Database
-from adapters.store.job_rows import thread_of
+from adapters.store.job_rows import is_question, thread_of
 from adapters.store.models import FeedbackRow, InboxRow, JobRow, MarkRow, PartRow, ThreadRow, TurnRow
 from adapters.store.rows import stored_turn
 
@@ -42,7 +42,8 @@ class SqlLookups:
         return await self.database.run(self._key_of(turn))
 
     async def turn_around(self, platform: str, ours: str, asked: str) -> Found | None:
-        """The turn whose answer our message `ours` shows, or whose question is the message `asked`."""
+        """The turn whose answer our message `ours` shows, or whose question is the message `asked`: the first
+        time, if it was asked again."""
         return await self.database.run(self._turn_around(platform, ours, asked))
 
     async def latest_by(self, channel: ThreadKey, person: str) -> Found | None:
@@ -89,7 +90,8 @@ class SqlLookups:
         rows = (
             _turns()
             .where(InboxRow.platform == platform)
-            .where(or_(PartRow.message_id == ours, InboxRow.message_id == asked))
+            .where(or_(PartRow.message_id == ours, is_question(asked)))
+            .order_by(TurnRow.id)
         )
         async with self.database.read() as session:
             found = (await session.execute(rows.limit(1))).first()

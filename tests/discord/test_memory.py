@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -241,3 +242,49 @@ async def test_what_is_said_in_a_private_thread_is_told_there_alone(quill: Quill
     prompt = await asks(quill, channel=secret)
     assert f"> {FEDORA}" in prompt
     assert "> I run Debian at home." in prompt
+
+
+async def reads(quill: Quill, *texts: str) -> None:
+    """Until these are the questions that are stored of the newest conversation."""
+    (known,) = await quill.store.threads("discord", 1)
+    while tuple(turn.typed for turn in await quill.store.turns(known.key)) != texts:  # noqa: ASYNC110 - a row
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("edited", [False, True])
+async def test_what_was_said_in_a_question_that_was_answered_again_goes_with_its_message(quill: Quill, edited: bool):
+    await asks(quill, FEDORA, picks="1")
+    (known,) = await quill.store.threads("discord", 1)
+    thread = int(known.key.thread)
+    (post,) = quill.server.posts(thread)
+    quill.will_answer(ANSWER)
+    quill.model.replies["remember"].append("1")
+    await shown(await quill.server.press(ASKER, post, quill.server.buttons(post)["Try again"]))
+    await until(lambda: quill.asked == 2)
+    await at_rest(quill)
+    assert FEDORA in await recalls(quill)
+    said = quill.server.world.messages[GENERAL][thread]
+    await (quill.server.change(said, f"{ME} {OIL}") if edited else quill.server.take_back(said))
+    async with asyncio.timeout(10):
+        await reads(quill, *([OIL, OIL] if edited else ["", ""]))
+    assert await recalls(quill) == about_me.NOTHING
+    quill.will_answer(ANSWER)
+    await quill.server.say(SECOND, thread, f"{ME} And the filter?")
+    await until(lambda: quill.asked == 3)
+    assert "Fedora" not in quill.prompt()
+
+
+@pytest.mark.parametrize("edited", [False, True])
+async def test_what_somebody_else_asked_about_goes_with_its_message(quill: Quill, edited: bool):
+    quill.will_answer(ANSWER)
+    said = await quill.server.say(SECOND, GENERAL, f"{FEDORA} {OIL}")
+    await shown(await quill.server.command(ASKER, GENERAL, "Ask about this", target=said))
+    await until(lambda: quill.asked == 1)
+    await at_rest(quill)
+    await (quill.server.change(said, OIL) if edited else quill.server.take_back(said))
+    async with asyncio.timeout(10):
+        await reads(quill, OIL if edited else "")
+    quill.will_answer(ANSWER)
+    await quill.server.say(ASKER, int(said["id"]), f"{ME} And the filter?")
+    await until(lambda: quill.asked == 2)
+    assert "Fedora" not in quill.prompt()

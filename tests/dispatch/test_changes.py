@@ -241,6 +241,70 @@ async def test_edits_without_a_change_or_of_somebody_elses_message_are_none_of_o
     assert await desk.dispatcher.edited(message("1", text)) is Edited.UNKNOWN
 
 
+@pytest.mark.parametrize("first", [True, False])
+async def test_a_deleted_question_is_gone_as_often_as_it_was_asked(desk: Desk, first: bool):
+    """Again, or for the first time by somebody who was pointed to it."""
+    said = message("1", BADGE)
+    others = [message("7-11", "one"), message("8", "two"), message("9-2", "three"), message("9-1", "four", thread="t2")]
+    others[3] = replace(others[3], thread=replace(others[3].thread, channel="c2"))
+    for inbound in [
+        *([said] if first else []),
+        replace(said, message_id="5-1"),
+        replace(said, message_id="6-1"),
+        *others,
+    ]:
+        await desk.hears(inbound)
+    await desk.hears(message("12"))
+    assert held(desk)
+    await desk.dispatcher.deleted(said.thread, "1")
+    await desk.hears(message("13"))
+    assert not held(desk)
+    for again in ("5-1", "6-1"):
+        turn = await desk.turn(replace(said, message_id=again))
+        assert (turn.typed, turn.answered, turn.author_id, turn.state) == ("", "", "", TurnState.DELETED)
+    assert [(await desk.turn(other)).typed for other in others] == ["one", "two", "three", "four"]
+    assert b"5512" not in b"".join(file.read_bytes() for file in desk.store.database.path.parent.iterdir())
+
+
+async def test_a_question_that_is_answered_again_when_it_is_deleted_is_stopped(desk: Desk):
+    await desk.hears(message("1", BADGE))
+    gate = Gate(desk)
+    jobs = [await desk.admits(message("5-1", BADGE)), await desk.admits(message("6-1", BADGE))]
+    await gate.reached(2)
+    await desk.until(lambda: bool(seen(desk.wall, "6-1")))
+    await desk.dispatcher.deleted(message("1").thread, "1")
+    await desk.ends(*jobs)
+    await desk.until(lambda: not seen(desk.wall, "5-1") + seen(desk.wall, "6-1"))
+    assert gate.cancelled == 1
+    assert desk.asked == [BADGE, BADGE]
+
+
+@pytest.mark.parametrize("first", [True, False])
+async def test_an_edited_question_reads_otherwise_as_often_as_it_was_asked(desk: Desk, first: bool):
+    said = message("1", BADGE)
+    desk.answering = lambda question, show: asyncio.sleep(0, "Noted.")
+    for inbound in [*([said] if first else []), replace(said, message_id="5-1"), message("7-11", "one")]:
+        await desk.hears(inbound)
+    assert await desk.dispatcher.edited(replace(said, text="My badge is gone.")) is Edited.STORED
+    await desk.hears(message("12"))
+    assert not held(desk)
+    assert [turn.question for turn in desk.questions[-1].history] == ["My badge is gone."] * (1 + first) + ["one"]
+
+
+async def test_an_edit_of_a_question_that_is_answered_again_begins_that_answer_anew(desk: Desk):
+    said = message("1", BADGE)
+    await desk.hears(said)
+    gate = Gate(desk)
+    job = await desk.admits(replace(said, message_id="5-1"))
+    await gate.reached(2)
+    assert await desk.dispatcher.edited(replace(said, text="My badge is gone.")) is Edited.REPLACED
+    await gate.reached(3)
+    gate.go.set()
+    await desk.ends(job)
+    assert desk.asked[-1] == "My badge is gone."
+    assert seen(desk.wall, "5-1") == [("re My badge is gone.", Phase.FINAL)]
+
+
 async def test_forgetting_a_thread_ends_what_is_under_way_in_it(desk: Desk):
     gate = Gate(desk)
     said = message("1", BADGE)

@@ -165,3 +165,30 @@ async def test_switched_off_nothing_is_stored_and_the_commands_say_so_in_one_lin
     assert await quill.store.facts.of(PERSON) == {}
     assert await recalls(quill) == about_me.OFF
     assert await forgets(quill, "me") == about_me.OFF
+
+
+@pytest.mark.parametrize("edited", [False, True])
+async def test_what_was_said_in_a_question_that_was_answered_again_goes_with_its_message(
+    slack: SlackServer, quill: Quill, edited: bool
+):
+    quill.model.replies["rewrite"].extend([OIL] * 3)
+    await asks(quill)
+    (known,) = await quill.store.threads("slack", 1)
+    thread = known.key.thread
+    await asks(quill, FEDORA, thread=thread, picks="1")
+    said = (await quill.store.turns(known.key))[-1].message_id
+    quill.model.replies["generate"].append(ANSWER)
+    quill.model.replies["remember"].append("1")
+    slack.clicks(ASKER, "C1", ours(slack, thread), TRY_AGAIN)
+    await quill.at_rest()
+    await quill.memories.idle()
+    assert FEDORA in await recalls(quill)
+    if edited:
+        slack.edits("C1", said, f"{AT} {OIL}")
+    else:
+        slack.deletes("C1", said)
+    await quill.at_rest()
+    assert [turn.typed for turn in await quill.store.turns(known.key)] == [OIL, *([OIL, OIL] if edited else ["", ""])]
+    assert await recalls(quill) == about_me.NOTHING
+    assert "Fedora" not in await asks(quill, thread=thread)
+    assert len(quill.asked()) == 4

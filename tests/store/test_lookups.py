@@ -39,6 +39,18 @@ async def test_a_key_names_its_turn_until_the_question_is_deleted(open_store: Op
     assert await store.lookups.turn_of(name) is None
 
 
+async def test_a_message_names_its_turn_and_if_it_was_no_question_that_of_whoever_asked_about_it(open_store: Opener):
+    store = await open_store()
+    for asked in ("8-m1", "m2", "9-m2"):
+        await answered(store, asked)
+    for name, asked in (("m1", "8-m1"), ("m2", "m2"), ("8-m1", "8-m1")):
+        found = await store.lookups.turn_around("terminal", "", name)
+        assert found is not None
+        assert found.turn.message_id == asked
+    for name in ("1", "M1", "m_", "-m1", ""):
+        assert await store.lookups.turn_around("terminal", "", name) is None
+
+
 async def test_the_last_word_of_each_person_counts(open_store: Opener):
     store = await open_store()
     name = await answered(store)
