@@ -28,12 +28,6 @@ class Rememberer(Protocol):
     async def forget_about(self, person: Person, number: int | None = None) -> tuple[str, ...]: ...
 
 
-def which_of_me(words: str) -> int | None:
-    """What stands after `/forget`: the number of one fact, 0 for all of them ("me"); None if it means neither."""
-    found = _WHICH.fullmatch(words.strip())
-    return int(found["number"] or 0) if found is not None else None
-
-
 async def memory_lines(desk: Rememberer, person: Person) -> list[str]:
     """What is remembered of a person, newest first, each with its number. There may be facts from when it was on."""
     facts = await desk.facts_about(person)
@@ -41,11 +35,19 @@ async def memory_lines(desk: Rememberer, person: Person) -> list[str]:
     return [*off, *(f"#{number} {text}" for number, text in facts.items())] or [NOTHING]
 
 
-async def forget_me(desk: Rememberer, person: Person, number: int) -> str:
-    """Removes one fact about a person, or all of them if `number` is 0; what they are told."""
-    gone = await desk.forget_about(person, number or None)
+async def forget_as_told(desk: Rememberer, person: Person, words: str) -> str | None:
+    """Does what stands after `/forget`, if it is about the person ("me", "me 12"); what they are told. None if not."""
+    found = _WHICH.fullmatch(words.strip())
+    if found is None:
+        return None
+    return await forget_me(desk, person, int(found["number"]) if found["number"] else None)
+
+
+async def forget_me(desk: Rememberer, person: Person, number: int | None = None) -> str:
+    """Removes one fact about a person by its number, or all of them; what they are told."""
+    gone = await desk.forget_about(person, number)
     if not gone and not desk.remembers:
         return OFF
-    if not number:
+    if number is None:
         return f"Removed {len(gone)} fact{'s' if len(gone) != 1 else ''} about you for good. Your threads stay."
     return f"Removed for good: {gone[0]}" if gone else NO_SUCH

@@ -17,7 +17,7 @@ from typing import Final, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from adapters.about_me import forget_me, memory_lines, which_of_me
+from adapters.about_me import forget_as_told, memory_lines
 from adapters.dispatcher import Dispatcher
 from adapters.inspection import NOTHING_ASKED, context_lines, rewrite_lines, shortened
 from adapters.piped import piped_lines
@@ -173,8 +173,8 @@ class TerminalChannel:
             self._say(line)
 
     async def _forget(self, what: str) -> None:
-        if (number := which_of_me(what)) is not None:
-            self._say(await forget_me(self._dispatcher, ME, number))
+        if (told := await forget_as_told(self._dispatcher, ME, what)) is not None:
+            self._say(told)
             return
         if what:
             self._say("/forget removes this thread, /forget me what is remembered of you.")

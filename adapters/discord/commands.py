@@ -109,10 +109,12 @@ class Commands:
         async def forget(
             interaction: discord.Interaction,
             what: Literal["this conversation", "me"] = "this conversation",
-            fact: app_commands.Range[int, 1, about_me.LARGEST] = 0,
+            fact: app_commands.Range[int, 1, about_me.LARGEST] | None = None,
         ) -> None:
-            act = acknowledged(self._forget_me) if fact or what == about_me.ME else acknowledged(self._forget_thread)
-            await act(interaction, fact)
+            if fact is not None or what == about_me.ME:
+                await acknowledged(self._forget_me)(interaction, fact)
+            else:
+                await acknowledged(self._forget_thread)(interaction)
 
         for name, act, about in (
             ("rewrite", self._rewrite, "What was searched for the last question of this thread, and why"),
@@ -220,11 +222,11 @@ class Commands:
         person = person_in(place_of(interaction), interaction.user)
         await say_all(interaction, await about_me.memory_lines(self._dispatcher, person))
 
-    async def _forget_me(self, interaction: discord.Interaction, fact: int) -> None:
+    async def _forget_me(self, interaction: discord.Interaction, fact: int | None) -> None:
         person = person_in(place_of(interaction), interaction.user)
         await say(interaction, await about_me.forget_me(self._dispatcher, person, fact))
 
-    async def _forget_thread(self, interaction: discord.Interaction, _: int) -> None:
+    async def _forget_thread(self, interaction: discord.Interaction) -> None:
         if (thread := await self._own(interaction)) is not None:
             turns = await self._dispatcher.forget(thread)
             await say(

@@ -181,8 +181,8 @@ class Actions:
         return await self._memory.lookups.latest_by(self._key(channel, ""), user)
 
     async def _forget_something(self, channel: str, user: str, what: str) -> str:
-        if (number := about_me.which_of_me(what)) is not None:
-            return escaped(await about_me.forget_me(self._desk, self._person(user), number))
+        if (told := await about_me.forget_as_told(self._desk, self._person(user), what)) is not None:
+            return escaped(told)
         if what:
             return FORGET_WHAT
         found = await self._latest(channel, user)

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client import REGISTRY
 
+from adapters import about_me
 from adapters.dispatcher import Dispatcher
 from adapters.jobs import Edited
 from adapters.memories import TOLD, Memories
@@ -272,8 +273,9 @@ async def test_at_the_terminal_memory_shows_what_was_said_and_forget_me_removes_
     rememberer.model.replies["remember"].append("1")
     await piped(rememberer, f"{FEDORA} {OIL}\n")
     await rememberer.memories.idle()
-    _, out = await piped(rememberer, "/memory\n/forget my\n/memory\n/forget me\n/memory\n")
+    _, out = await piped(rememberer, "/memory\n/forget my\n/forget me 0\n/memory\n/forget me\n/memory\n")
     assert out.count(f"#1 {FEDORA}") == 2
+    assert about_me.NO_SUCH in out
     assert "Removed 1 fact about you for good." in out
     assert out.rstrip().endswith("Nothing is remembered of you yet.")
 

@@ -130,6 +130,13 @@ async def test_one_fact_is_removed_by_its_number_by_its_person_alone(quill: Quil
     assert "Fedora" not in prompt
 
 
+async def test_zero_is_the_number_of_no_fact(quill: Quill):
+    await asks(quill, FEDORA, picks="1")
+    # Discord lets nobody choose it; if it does all the same, it is not "all".
+    assert await shown(await quill.server.command(ASKER, GENERAL, "forget", what="me", fact=0)) == about_me.NO_SUCH
+    assert FEDORA in await recalls(quill)
+
+
 async def test_forget_me_removes_all_of_it_and_keeps_the_threads(quill: Quill):
     await asks(quill, FEDORA, picks="1")
     await asks(quill, FEDORA, user=SECOND, picks="1")

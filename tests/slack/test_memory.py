@@ -121,6 +121,13 @@ async def test_a_word_that_forget_does_not_know_removes_nothing(quill: Quill, wh
     assert len(await quill.store.threads("slack", 9)) == 1
 
 
+@pytest.mark.parametrize("what", ["me 0", "me 00", "me #0"])
+async def test_zero_is_the_number_of_no_fact(quill: Quill, what: str):
+    await asks(quill, FEDORA, picks="1")
+    assert await forgets(quill, what) == about_me.NO_SUCH
+    assert FEDORA in await recalls(quill)
+
+
 async def test_what_is_being_picked_when_its_author_is_forgotten_does_not_come_back(slack: SlackServer, quill: Quill):
     quill.model.replies["generate"].append(ANSWER)
     quill.model.replies["remember"].append([0.5, "1"])
