@@ -342,6 +342,12 @@ class InParts(Protocol):
         ...
 
 
+def opener_of(turns: Sequence[StoredTurn]) -> str:
+    """The id of the person whose conversation it is; empty if nothing of it is left."""
+    # Of a question that was deleted nobody is known any more.
+    return next((turn.author_id for turn in turns if turn.author_id), "")
+
+
 def again(when: str, message_id: str) -> str:
     """The name of a question that is asked again, from the id of its message or from the name of another time."""
     return f"{when}{AGAIN}{message_id.rpartition(AGAIN)[2]}"

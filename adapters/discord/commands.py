@@ -23,7 +23,7 @@ from adapters.discord.places import Place, is_one, is_private, key_in, person_in
 from adapters.discord.reading import decoded
 from adapters.dispatcher import Dispatcher
 from adapters.markdown.splitting import split
-from adapters.ports import StoredTurn, ThreadKey, again
+from adapters.ports import StoredTurn, ThreadKey, again, opener_of
 from adapters.store import SqlConversationStore
 from core.errors import ThreadwiseError
 from core.sanitize import is_blank
@@ -256,8 +256,7 @@ class Commands:
         thread = await self._thread(interaction)
         if thread is None or is_private(place_of(interaction)) or interaction.permissions.manage_messages:
             return thread
-        turns = await self._store.turns(thread)
-        if turns and turns[0].author_id != str(interaction.user.id):
+        if opener_of(await self._store.turns(thread)) not in ("", str(interaction.user.id)):
             await say(interaction, NOT_YOURS)
             return None
         return thread

@@ -27,7 +27,7 @@ from adapters.discord.listening import Listening
 from adapters.discord.places import Place, is_one, is_private, key, key_in, parent_of, readers_of
 from adapters.discord.setup import DiscordSetup
 from adapters.dispatcher import Dispatcher
-from adapters.ports import AGAIN, Inbound, Readers, ThreadKey, platform_order
+from adapters.ports import AGAIN, Inbound, Readers, ThreadKey, opener_of, platform_order
 from adapters.store import SqlConversationStore
 from adapters.takeover import Takeovers
 from core.errors import ThreadwiseError
@@ -154,8 +154,7 @@ class Intake:
     async def _is_by_asker(self, message: discord.Message, thread: ThreadKey) -> bool:
         if self._setup.follow_ups is not FollowUps.ASKER or not isinstance(message.channel, discord.Thread):
             return False
-        turns = await self._store.turns(thread)
-        return bool(turns) and turns[0].author_id == str(message.author.id)
+        return opener_of(await self._store.turns(thread)) == str(message.author.id)
 
     async def _is_quiet(self, message: discord.Message, text: str, *, mentioned: bool) -> bool:
         """Whether people have taken over the thread, with this message or before."""

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from adapters import about_me
 from adapters.inspection import context_lines, rewrite_lines, shortened
 from adapters.markdown.mrkdwn import escaped
-from adapters.ports import Inbound, Person, Readers, StoredTurn, ThreadKey, platform_order
+from adapters.ports import Inbound, Person, Readers, StoredTurn, ThreadKey, opener_of, platform_order
 from adapters.slack.channel import PLATFORM, key_in
 from adapters.slack.intake import Desk
 from adapters.slack.names import Names
@@ -192,7 +192,7 @@ class Actions:
         turns = await self._memory.turns(thread)
         if not turns:
             return NOTHING_HERE
-        if turns[0].author_id != user:
+        if opener_of(turns) not in ("", user):
             return NOT_YOURS
         name = _named(turns)
         count = await self._desk.forget(thread)
@@ -203,7 +203,7 @@ class Actions:
         turns = await self._memory.turns(thread)
         if not turns:
             return NOTHING_HERE
-        if turns[0].author_id != user:
+        if opener_of(turns) not in ("", user):
             return NOT_YOURS
         await self._desk.reset(thread)
         return RESET

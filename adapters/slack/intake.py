@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from adapters.addressing import Addressee, FollowUps, is_question, says_solved
 from adapters.jobs import Admitted, Edited
-from adapters.ports import Aside, Inbound, Readers, StoredTurn, ThreadKey, platform_order
+from adapters.ports import Aside, Inbound, Readers, StoredTurn, ThreadKey, opener_of, platform_order
 from adapters.slack import rendering
 from adapters.slack.channel import PLATFORM
 from adapters.slack.events import Gone, Json, Rewritten, Said, what_happened
@@ -130,7 +130,7 @@ class Intake:
                 to_us=to_us,
                 to_others=any(person != self._me for person in people),
                 ours=ours,
-                by_asker=bool(turns) and turns[0].author_id == said.user,
+                by_asker=opener_of(turns) == said.user,
                 quiet=quiet or self._takes_over(said.user, said.text),
             ),
             self._setup.follow_ups,

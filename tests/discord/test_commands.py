@@ -107,6 +107,19 @@ async def test_ask_opens_a_thread_with_the_question_and_outlives_its_token(quill
     assert quill.server.world.channels[thread]["name"] == OIL
 
 
+async def test_who_deletes_the_message_that_opened_a_conversation_may_still_begin_it_afresh_and_forget_it(quill: Quill):
+    thread, _ = await two_turns(quill)
+    (known,) = await quill.store.threads("discord", 5)
+    await quill.server.take_back(quill.server.world.messages[GENERAL][thread])
+    while (await quill.store.turns(known.key))[0].typed:  # noqa: ASYNC110 - a row
+        await asyncio.sleep(0.01)
+    for command in ("reset", "forget"):
+        assert "Only the person" in await shown(await quill.server.command(SECOND, thread, command))
+    assert "start afresh" in await shown(await quill.server.command(ASKER, thread, "reset"))
+    assert "2 questions" in await shown(await quill.server.command(ASKER, thread, "forget"))
+    assert not await quill.store.threads("discord", 5)
+
+
 async def test_the_menu_of_a_message_asks_about_it_and_shows_its_query(quill: Quill):
     quill.will_answer("4 bar [1].")
     said = await quill.server.say(SECOND, GENERAL, "When does the Heron valve open?")

@@ -199,3 +199,21 @@ async def test_what_was_said_in_a_question_that_was_answered_again_goes_with_its
     assert await recalls(quill) == about_me.NOTHING
     assert "Fedora" not in await asks(quill, thread=thread)
     assert len(quill.asked()) == 4
+
+
+async def test_who_deletes_the_message_that_opened_a_thread_may_still_begin_it_afresh_and_forget_it(
+    slack: SlackServer, quill: Quill
+):
+    await asks(quill)
+    (known,) = await quill.store.threads("slack", 1)
+    thread = known.key.thread
+    for user in (ASKER, SECOND):
+        await asks(quill, thread=thread, user=user)
+    slack.deletes("C1", thread)
+    await quill.at_rest()
+    assert (await quill.store.turns(known.key))[0].typed == ""
+    for command in ("/reset", "/forget"):
+        assert await told(quill, slack.command(SECOND, "C1", command)) == actions.NOT_YOURS
+    assert await told(quill, slack.command(ASKER, "C1", "/reset")) == actions.RESET
+    assert "3 questions" in await forgets(quill, "")
+    assert await quill.store.threads("slack", 9) == []
