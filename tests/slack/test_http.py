@@ -19,6 +19,7 @@ from aiohttp import ClientConnectionError
 from adapters import slack_http
 from adapters.jobs import Admitted
 from adapters.ports import Inbound
+from adapters.slack import address
 from adapters.slack.actions import SHOW_QUERY
 from adapters.slack.address import MOST_BYTES
 from adapters.slack_http import PATH, SlackHttp
@@ -146,7 +147,7 @@ async def test_a_body_that_is_too_large_is_refused_unread(slack: SlackServer, qu
 async def test_a_body_that_never_comes_is_not_waited_for(
     slack: SlackServer, quill: Quill, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(slack_http, "BODY_SECONDS", 0.1)
+    monkeypatch.setattr(address, "BODY_SECONDS", 0.1)
     reader, writer = await asyncio.open_connection("127.0.0.1", quill.setup.http_port)
     writer.write(f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n".encode())
     assert (await asyncio.wait_for(reader.readline(), 5)).startswith(b"HTTP/1.1 408")

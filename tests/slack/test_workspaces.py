@@ -446,6 +446,18 @@ async def test_an_organization_is_listed_by_its_own_id_or_by_those_of_its_worksp
     assert (found is not None) == (listed != "T9")
 
 
+@pytest.mark.parametrize("path", [INSTALL, REDIRECT])
+async def test_odd_requests_at_the_pages_are_refused_without_a_trace(
+    quill: Quill, browser: Browser, caplog: pytest.LogCaptureFixture, path: str
+):
+    assert (await browser.get(path, **{f"name{n}": "" for n in range(2000)}))[0] == 400
+    async with ClientSession() as session:
+        headers = {"Content-Type": "text/plain; charset=foo"}
+        async with session.request("GET", browser.at + path, data=b"\xff", headers=headers) as reply:
+            assert reply.status < 500
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 async def test_no_token_or_code_is_in_the_log(
     slack: SlackServer, quill: Quill, browser: Browser, caplog: pytest.LogCaptureFixture
 ):
