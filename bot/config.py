@@ -159,7 +159,8 @@ def _checked_client_id(value: str) -> str:
 
 
 def _checked_host(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9.:-]+", value):
+    labels = value.removesuffix(".").split(".")
+    if not re.fullmatch(r"[A-Za-z0-9.:-]+", value) or not all(0 < len(label) < 64 for label in labels):
         raise ValueError('must be an address or a name of this machine, e.g. "127.0.0.1" or "0.0.0.0"')
     return value
 

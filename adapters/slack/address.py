@@ -126,8 +126,8 @@ async def listening(setup: SlackSetup, routes: Sequence[web.RouteDef], grace: fl
             listener = await asyncio.get_running_loop().create_server(
                 lambda: _Connection(server, held, most), host, port
             )
-        except OSError as error:
-            why = (error.strerror or type(error).__name__).rpartition(": ")[2]
+        except (OSError, UnicodeError) as error:  # a name that no server of names would take
+            why = (getattr(error, "strerror", "") or type(error).__name__).rpartition(": ")[2]
             raise ConfigError(
                 f"SLACK_HTTP_HOST {host} with SLACK_HTTP_PORT {port} cannot be listened at ({why}): set another, "
                 "or stop what has it."

@@ -160,8 +160,8 @@ async def _http(setup: SlackSetup, free: str = HTTP) -> list[Finding]:
     try:
         async with await asyncio.start_server(lambda _, writer: writer.close(), host, port):
             return [Finding(good=True, text=free.format(host, port))]
-    except OSError as error:
-        why = (error.strerror or type(error).__name__).rpartition(": ")[2]
+    except (OSError, UnicodeError) as error:  # a name that no server of names would take
+        why = (getattr(error, "strerror", "") or type(error).__name__).rpartition(": ")[2]
         return [Finding(good=False, text=NO_PORT.format(host, port, why))]
 
 

@@ -256,6 +256,9 @@ def test_slack_has_a_bot_token_and_one_of_its_two_ways(names: list[str], why: st
     [
         ("SLACK_SIGNING_SECRET", "short"),
         ("SLACK_HTTP_HOST", "http://x"),
+        ("SLACK_HTTP_HOST", "a..b"),
+        ("SLACK_HTTP_HOST", "."),
+        ("SLACK_HTTP_HOST", 70 * "a"),
         ("SLACK_HTTP_PORT", "0"),
         ("SLACK_TEAMS", "C024BE91L"),
         ("SLACK_TEAMS", "works.slack.com"),
@@ -264,3 +267,8 @@ def test_slack_has_a_bot_token_and_one_of_its_two_ways(names: list[str], why: st
 def test_settings_of_slack_over_http_that_could_never_work_are_refused(name: str, value: str):
     with pytest.raises(ConfigError, match=name):
         load({name: value})
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "box.example.com.", 63 * "a"])
+def test_a_name_or_an_address_of_the_machine_is_taken(host: str):
+    assert load({"SLACK_HTTP_HOST": host}).slack_http_host == host

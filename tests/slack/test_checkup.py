@@ -126,6 +126,8 @@ async def test_over_http_the_port_is_tried_and_the_other_manifest_named(slack: S
         over_http = replace(setup, app_token="", signing_secret=SIGNING_SECRET, http_port=port)
         (line,) = wrong(await look(over_http))
         assert f"SLACK_HTTP_PORT {port} cannot be listened at (address already in use)" in line
+        (line,) = wrong(await look(replace(over_http, http_host="a..b")))
+        assert "SLACK_HTTP_HOST a..b" in line
     slack.calls.clear()
     found = await look(over_http)
     assert wrong(found) == []

@@ -269,6 +269,13 @@ async def test_a_port_that_is_taken_is_told_in_one_line(quill: Quill):
     assert "\n" not in str(told.value)
 
 
+async def test_a_host_that_is_no_name_is_told_in_one_line(quill: Quill):
+    wrong = replace(quill.setup, http_host="a..b")
+    other = SlackHttp(wrong, quill.dispatcher, quill.store, quill._topics)
+    with pytest.raises(ConfigError, match=r"SLACK_HTTP_HOST a\.\.b"):
+        await asyncio.wait_for(other.run(), 5)
+
+
 @pytest.mark.parametrize("error", ["invalid_auth", "token_revoked"])
 async def test_a_token_that_is_refused_ends_it(slack: SlackServer, quill: Quill, error: str):
     await quill.stop()
