@@ -24,6 +24,7 @@ from adapters.slack.installing import install_routes
 from adapters.slack.line import App
 from adapters.slack.pane import Topics
 from adapters.slack.patience import Patience
+from adapters.slack.sense import UNREADABLE, makes_sense
 from adapters.slack.setup import SlackSetup
 from adapters.slack.workspaces import Hearing, workspace_of
 from adapters.store import SqlConversationStore
@@ -35,6 +36,7 @@ PATH: Final = "/slack/events"
 """For events, commands and everything that people press."""
 ACK_SECONDS: Final = 2.5
 """For one request; Slack waits three seconds, and the reply has a way to go."""
+NEVER_AGAIN: Final = {"X-Slack-No-Retry": "1"}
 _STAMP: Final = re.compile(r"[0-9]{1,12}")
 
 
@@ -104,9 +106,14 @@ class SlackHttp:
         if (app := self._app) is None:
             return web.Response(status=503)
         try:
-            asked = AsyncBoltRequest(body=text, query=request.query_string, headers=dict(request.headers))
-        except (ValueError, AttributeError, TypeError):  # what Bolt makes of JSON that is no object
-            return web.Response(status=400)
+            asked: AsyncBoltRequest | None = AsyncBoltRequest(
+                body=text, query=request.query_string, headers=dict(request.headers)
+            )
+        except UNREADABLE:
+            asked = None
+        if asked is None or not makes_sense(asked.body):
+            log.warning("A request of Slack's makes no sense, and is refused")
+            return web.Response(status=400, headers=NEVER_AGAIN)
         return await self._answer(app, asked)
 
     def _signed(self, request: web.Request, body: bytes) -> str | None:

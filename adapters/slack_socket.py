@@ -15,6 +15,7 @@ from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_sdk.errors import SlackApiError
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
+from slack_sdk.socket_mode.response import SocketModeResponse
 
 from adapters.dispatcher import Dispatcher
 from adapters.slack.address import listening
@@ -23,6 +24,7 @@ from adapters.slack.installing import install_routes
 from adapters.slack.line import App
 from adapters.slack.pane import Topics
 from adapters.slack.patience import Patience
+from adapters.slack.sense import makes_sense
 from adapters.slack.setup import SlackSetup
 from adapters.slack.web import REFUSED, Json
 from adapters.slack.workspaces import Hearing, workspace_of
@@ -138,7 +140,11 @@ class _Connection(AsyncSocketModeHandler):
 
     async def handle(self, client: SocketModeClient, req: SocketModeRequest) -> None:  # type: ignore[override]  # as Bolt does
         try:
-            await super().handle(client, req)
+            if makes_sense(req.payload):
+                await super().handle(client, req)
+            else:
+                log.warning("An event of Slack's makes no sense, and is dropped")
+                await client.send_socket_mode_response(SocketModeResponse(envelope_id=req.envelope_id))
         except Exception as error:  # noqa: BLE001 - of a connection that ended meanwhile
             log.info("An event could not be acknowledged, so that it comes again: %s", type(error).__name__)
 
