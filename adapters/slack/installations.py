@@ -7,9 +7,11 @@ of people, which are never asked for here.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Collection
 from datetime import UTC, datetime
 from logging import Logger
+from typing import Final
 
 from slack_bolt.error import BoltError
 from slack_sdk.oauth.installation_store.async_installation_store import AsyncInstallationStore
@@ -31,6 +33,19 @@ class NotListed(ThreadwiseError):
         )
 
 
+class Unusable(ThreadwiseError):
+    """What Slack replied to an installation is nothing to work with."""
+
+
+ROTATES: Final = (
+    "Slack gave a token that ends after some hours: token rotation has to be switched off for this app, which Slack "
+    "allows for a new app only. Make the app anew from the manifest, and install it again."
+)
+ODD_REPLY: Final = "Slack's reply names no workspace, or has no token of a bot: begin again at /slack/install."
+_ID: Final = re.compile(r"[TE][A-Z0-9]{0,30}")
+_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
+
+
 class Installations(AsyncInstallationStore):
     """Tokens of bots alone, of `teams` (workspaces and organizations; empty: any). `changed` is awaited after each
     change."""
@@ -45,9 +60,12 @@ class Installations(AsyncInstallationStore):
         return log
 
     async def async_save(self, installation: Installation) -> None:
-        """Raises `NotListed` or `BoltError`, which the installer is told of."""
-        if not installation.bot_token:
-            raise BoltError("Slack gave no token of a bot")
+        """Raises `NotListed`, `Unusable` or `BoltError`, which the installer is told of."""
+        if installation.bot_refresh_token or installation.bot_token_expires_at is not None:
+            raise Unusable(ROTATES)
+        place = installation.enterprise_id if installation.is_enterprise_install else installation.team_id
+        if not _fits(_ID, place) or not _fits(_TOKEN, installation.bot_token):
+            raise Unusable(ODD_REPLY)
         try:
             await self.async_save_bot(installation.to_bot())
         except DataDirError as error:
@@ -116,3 +134,7 @@ class Installations(AsyncInstallationStore):
         """Tokens by workspace."""
         found = await self._rows.all(self._client)
         return {installed.place: installed.token for installed in found if installed.place != installed.enterprise}
+
+
+def _fits(pattern: re.Pattern[str], value: object) -> bool:
+    return isinstance(value, str) and pattern.fullmatch(value) is not None

@@ -20,7 +20,7 @@ from slack_sdk.oauth.state_store.async_state_store import AsyncOAuthStateStore
 from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack.checkup import wanted_scopes
-from adapters.slack.installations import Installations, NotListed
+from adapters.slack.installations import Installations, NotListed, Unusable
 from adapters.slack.listeners import bolt_log
 from adapters.slack.setup import SlackSetup
 from adapters.slack.workspaces import Workspaces
@@ -108,6 +108,9 @@ def install_routes(workspace: object) -> list[web.RouteDef]:
         except NotListed as refusal:
             log.warning("%s", refusal)
             return web.Response(status=403, text=str(refusal))
+        except Unusable as refusal:
+            log.warning("An installation on Slack was refused: %s", refusal)
+            return web.Response(status=502, text=str(refusal))
         except Exception as error:  # noqa: BLE001 - aiohttp's many, and what Bolt makes of an odd reply
             log.warning("An installation on Slack failed: %s", type(error).__name__)
             return web.Response(status=502, text=NOT_NOW)

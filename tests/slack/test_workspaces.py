@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from collections.abc import AsyncIterator
@@ -456,6 +457,30 @@ async def test_odd_requests_at_the_pages_are_refused_without_a_trace(
         async with session.request("GET", browser.at + path, data=b"\xff", headers=headers) as reply:
             assert reply.status < 500
     assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize(
+    ("odd", "why"),
+    [
+        ({"team": None}, "names no workspace"),
+        ({"team": {"id": ""}}, "names no workspace"),
+        ({"team": {"id": ["T1"]}}, "names no workspace"),
+        ({"access_token": f"{BOT_TOKEN}\r\nX: y"}, ""),
+        ({"expires_in": 43200, "refresh_token": "xoxe-1"}, "token rotation"),
+    ],
+)
+async def test_an_odd_reply_to_an_installation_is_refused_and_nothing_is_stored(
+    slack: SlackServer, quill: Quill, browser: Browser, odd: dict[str, Any], why: str, caplog: pytest.LogCaptureFixture
+):
+    reply = {"ok": True, "access_token": BOT_TOKEN, "bot_user_id": BOT_USER, "team": {"id": TEAM}} | odd
+    slack.script("oauth.v2.access", Fault(body=json.dumps(reply)))
+    status, page = await browser.install(slack, BOT_TOKEN)
+    assert status == 502
+    assert why in page
+    assert not await quill.store.installations.all(CLIENT_ID)
+    assert len([record for record in caplog.records if record.name.startswith("adapters")]) == 1
+    assert "Traceback" not in caplog.text
+    assert "xox" not in caplog.text
 
 
 async def test_no_token_or_code_is_in_the_log(
