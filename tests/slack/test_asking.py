@@ -105,7 +105,8 @@ async def test_an_event_waits_for_no_name(slack: SlackServer, quill: Quill, mode
     assert all(delivery.seconds < 3 for delivery in slack.sockets.deliveries)
 
 
-async def test_of_a_crowd_only_some_are_asked_for_their_names(slack: SlackServer):
+async def test_of_a_crowd_only_some_are_asked_for_their_names(slack: SlackServer, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("adapters.slack.names.SECONDS", 10.0)
     web = SlackWeb(BOT_TOKEN, slack.api_url)
     names = Names(web)
     slack.workspace.names |= {f"U{number}": f"Person {number}" for number in range(100)}
