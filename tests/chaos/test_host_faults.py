@@ -169,11 +169,20 @@ async def test_a_process_that_dies_in_a_migration_leaves_the_old_version_and_the
 
 
 BACK_TO_0001 = """
+DROP TABLE installations;
+DROP TABLE facts;
+DROP TABLE marks;
+DROP TABLE feedback;
 DROP TABLE outbox;
 DROP TABLE jobs;
 DROP TABLE inbox;
 ALTER TABLE threads DROP COLUMN revision;
+ALTER TABLE threads DROP COLUMN begins_after;
 ALTER TABLE turns DROP COLUMN edited_at;
+ALTER TABLE turns DROP COLUMN exact;
+ALTER TABLE turns DROP COLUMN heard;
+ALTER TABLE turns DROP COLUMN unread;
+ALTER TABLE turns DROP COLUMN readers;
 UPDATE alembic_version SET version_num = '0001';
 """
 

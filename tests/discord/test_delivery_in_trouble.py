@@ -60,6 +60,19 @@ async def test_a_request_that_fails_or_whose_reply_is_lost_leaves_one_answer(qui
     assert quill.asked == 1
 
 
+async def test_a_long_answer_that_is_the_first_that_can_be_said_opens_its_thread(quill: Quill):
+    """Nothing got through before it was complete."""
+    armed = quill.server.recorder.arm(THREAD, 1000, status=503)
+    quill.will_answer(f"{'Step by step, it takes 0.8 L. ' * 100}[1].")
+    thread = await ask(quill)
+    await until(lambda: armed.landed > 1 and quill.asked == 1)
+    while (await state(quill.store)) != "delivering":  # noqa: ASYNC110 - a row
+        await asyncio.sleep(0.01)
+    armed.times = armed.landed  # from now on it succeeds
+    posts = await quill.final(thread, 2)
+    assert len(quill.server.posts()) == len(posts)
+
+
 async def test_a_long_pause_is_kept_and_the_last_edit_lands(quill: Quill):
     quill.will_answer(["0.8 L ", "of oil ", "[1]."])
     armed = quill.server.recorder.arm(PATCH, 1, status=429, body={"retry_after": 1.5}, headers={"Retry-After": "1.5"})
