@@ -54,7 +54,7 @@ class Dispatcher:
         most_turns: int,
         summaries: Summaries | None = None,
         *,
-        rules: Rules = Rules(),  # noqa: B008 - frozen
+        rules: Rules = Rules(),  # noqa: B008 - frozen, so that all may share it
         free_bytes: Callable[[], int] | None = None,
         scope: Scope = public,
         memories: Memories | None = None,

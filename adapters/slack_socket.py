@@ -124,8 +124,8 @@ class _Connection(AsyncSocketModeHandler):
     """One WebSocket, from its address to its end; it is never opened again."""
 
     def __init__(self, app: App, app_token: str, patience: Patience) -> None:
-        # It asks for no more of an app than this.
-        super().__init__(app, app_token, logger=_sdk_log(), ping_interval=patience.ping)  # type: ignore[arg-type]
+        own = {"logger": _sdk_log(), "ping_interval": patience.ping}
+        super().__init__(app, app_token, **own)  # type: ignore[arg-type]  # it asks for no more of an app than `App` has
         self._web_client = app.client
         self._greeted, self._over = asyncio.Event(), asyncio.Event()
         self._closed_by_slack = False
@@ -138,7 +138,7 @@ class _Connection(AsyncSocketModeHandler):
         self.client.message_listeners.append(self._note)
         self.client.on_close_listeners.append(self._closed)
 
-    async def handle(self, client: SocketModeClient, req: SocketModeRequest) -> None:  # type: ignore[override]  # as Bolt does
+    async def handle(self, client: SocketModeClient, req: SocketModeRequest) -> None:  # type: ignore[override]  # Bolt's handlers narrow it alike
         try:
             if makes_sense(req.payload):
                 await super().handle(client, req)

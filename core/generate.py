@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
 
 from core.errors import ModelError
-from core.gathering import gathered
 from core.output import Hygiene, repeats
 from core.ports import ChatModel
-from core.types import ChatRequest, Citation, Delta, FinishReason, Usage
+from core.types import ChatRequest, Citation, FinishReason, Usage
 
 MAX_ANSWER_CHARS: Final = 20_000
 """Reading stops here, whatever `max_tokens` was."""
 RENDER_ALL_BELOW: Final = 4_000
-"""Characters up to which all new text is cleaned and shown at once; a longer one is every 5 % of growth."""
+"""Characters up to which each piece is cleaned and shown; a longer text is every 5 % of growth."""
 
 Show = Callable[[str], Awaitable[None]]
 """Takes the text in and returns at once: while it waits for a platform, its model call keeps its slot."""
@@ -51,14 +50,15 @@ async def generate(model: ChatModel, request: ChatRequest, hygiene: Hygiene, sho
     failed: ModelError | None = None
     next_length = 0
     try:
-        async with aclosing(gathered(model.stream(request))) as batches:
-            async for deltas in batches:
-                raw, ended = _extended(raw, deltas)
-                for delta in deltas:
-                    usage, finish = delta.usage or usage, delta.finish or finish
-                if raw and first is None:
-                    first = time.monotonic() - started
-                if ended:
+        async with aclosing(model.stream(request)) as stream:
+            async for delta in stream:
+                usage, finish = delta.usage or usage, delta.finish or finish
+                if not delta.text:
+                    continue
+                first = first if first is not None else time.monotonic() - started
+                raw += delta.text
+                if len(raw) > MAX_ANSWER_CHARS or (surplus := repeats(raw)):
+                    raw = raw[:MAX_ANSWER_CHARS] if len(raw) > MAX_ANSWER_CHARS else raw[:-surplus]
                     finish = FinishReason.LENGTH
                     break
                 if len(raw) >= next_length:
@@ -74,16 +74,3 @@ async def generate(model: ChatModel, request: ChatRequest, hygiene: Hygiene, sho
     return Generated(
         text=text, citations=citations, finish=finish, usage=usage, first_token_seconds=first, error=failed
     )
-
-
-def _extended(raw: str, deltas: Iterable[Delta]) -> tuple[str, bool]:
-    """`raw` with the new pieces, and whether the answer has to end here: too long, or in a loop."""
-    for delta in deltas:
-        if not delta.text:
-            continue
-        raw += delta.text
-        if len(raw) > MAX_ANSWER_CHARS:
-            return raw[:MAX_ANSWER_CHARS], True
-        if surplus := repeats(raw):
-            return raw[:-surplus], True
-    return raw, False

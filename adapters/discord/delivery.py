@@ -292,11 +292,7 @@ def _asked(post: Post) -> _Asked:
 
 def _is_notice(post: Post) -> bool:
     """Whether the first that is said is that there will be no answer: no thread is opened for that."""
-    if post.phase is not Phase.FINAL:
-        return False
-    # Only the last part of a long answer has buttons; a notice is one part, and has some.
-    buttons = rendering.Body.loaded(post.body).buttons
-    return bool(buttons) and "yes" not in buttons
+    return post.phase is Phase.FINAL and rendering.Body.loaded(post.body).notice
 
 
 def _looks(post: Post) -> tuple[str, discord.ui.View | None]:

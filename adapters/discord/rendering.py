@@ -31,6 +31,8 @@ class Body:
     content: str
     buttons: tuple[str, ...] = ()
     """Keys of `BUTTONS`."""
+    notice: bool = False
+    """Whether it says that there is no answer."""
 
     def dumped(self) -> str:
         """As the outbox keeps it."""
@@ -39,7 +41,8 @@ class Body:
     @classmethod
     def loaded(cls, text: str) -> Body:
         kept = json.loads(text)
-        return cls(content=kept["content"], buttons=tuple(kept["buttons"]))
+        # An older version stored no such mark.
+        return cls(content=kept["content"], buttons=tuple(kept["buttons"]), notice=kept.get("notice", False))
 
 
 BUTTONS: Final = {
@@ -62,7 +65,9 @@ def bodies(answer: Answer) -> Sequence[str]:
         joined = f"{parts[-1]}\n\n{tail}"
         parts = [*parts[:-1], joined] if len(joined) <= LIMIT else [*parts, *split(tail, LIMIT)]
     buttons = ("query", "again") if answer.stand_in else ("yes", "no", "query", "again")
-    return [Body(content=part, buttons=buttons if part is parts[-1] else ()).dumped() for part in parts]
+    last = parts.pop()
+    bodies = [Body(content=part, notice=answer.stand_in) for part in parts]
+    return [body.dumped() for body in (*bodies, Body(content=last, buttons=buttons, notice=answer.stand_in))]
 
 
 def waiting(text: str) -> str:

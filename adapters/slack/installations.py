@@ -38,8 +38,8 @@ class Unusable(ThreadwiseError):
 
 
 ROTATES: Final = (
-    "Slack gave a token that ends after some hours: token rotation has to be switched off for this app, which Slack "
-    "allows for a new app only. Make the app anew from the manifest, and install it again."
+    "Slack gave a token that ends after some hours, which is not supported: make an app whose token rotation is off, "
+    "from the manifest, and install that."
 )
 ODD_REPLY: Final = "Slack's reply names no workspace, or has no token of a bot: begin again at /slack/install."
 _ID: Final = re.compile(r"[TE][A-Z0-9]{0,30}")
