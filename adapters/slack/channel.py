@@ -11,6 +11,7 @@ from typing import Final
 
 from adapters.ports import AGAIN, Phase, Post
 from adapters.slack import rendering
+from adapters.slack.line import Rush
 from adapters.slack.streams import StoppedByReader, Streams, name
 from adapters.slack.web import Json, SlackRefusal, SlackWeb
 from core.errors import ChannelGone
@@ -40,6 +41,8 @@ class SlackChannel:
         self.streams = Streams(web, wanted=streams)
         self.stopped: Callable[[str], None] = lambda key: None
         """Called with `Post.key` when Slack has ended a growing answer at its reader's wish."""
+        self.rush = Rush()
+        """While many events come in, they go first."""
         self.shortest_pace = SHORTEST_PACE
         self._updated: dict[str, float] = {}
 
@@ -54,6 +57,7 @@ class SlackChannel:
         return rendering.bodies(answer)
 
     async def open(self, post: Post) -> str:
+        await self.rush.over()
         if (started := await self.streams.start(post)) is not None:
             return started
         fields = _fields(post) | {"thread_ts": post.thread.thread, "unfurl_links": False, "unfurl_media": False}
@@ -83,6 +87,7 @@ class SlackChannel:
         return list(dict.fromkeys(found))
 
     async def edit(self, message_id: str, post: Post) -> None:
+        await self.rush.over()
         if post.phase is Phase.FINAL and self.streams.has(message_id):
             await self.streams.end(message_id, post)
         try:

@@ -1,7 +1,8 @@
 """Events about messages in the order in which they came, so many at a time, and each message once.
 
 A crowd's events would otherwise be dealt with side by side and so all end late, not one of them within the three
-seconds that Slack waits; then each comes again, and the line is twice as long.
+seconds that Slack waits; then each comes again, and the line is twice as long. What else is to be done meanwhile, a
+message of ours for each question above all, waits until the crowd is in.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from typing import Final, Protocol
 
 from slack_bolt.request.async_request import AsyncBoltRequest
@@ -24,6 +26,8 @@ KNOWN: Final = 10_000
 LOOK_UP_SECONDS: Final = 2.0
 """From when an event came, for all that Slack is asked before it is stored: it has to be acknowledged within three. A
 question whose time is over goes on with ids for names and without what was said before it."""
+RUSH_SECONDS: Final = 4.0
+"""For so long at most, what can wait does: less than an answer waits for the message in which it is to grow."""
 UNTIL: Final = "look_up_until"
 """In the context of a request: when that time is over, by the monotonic clock."""
 
@@ -40,11 +44,34 @@ class App(Protocol):
     async def async_dispatch(self, req: AsyncBoltRequest) -> BoltResponse: ...
 
 
+class Rush:
+    """From when more events wait than are dealt with at a time until none is left."""
+
+    def __init__(self) -> None:
+        self._over = asyncio.Event()
+        self._over.set()
+        self._until = 0.0
+
+    def goes_on(self, waiting: int) -> None:
+        """So many events wait or are dealt with now."""
+        if not waiting:
+            self._over.set()
+        elif waiting > AT_ONCE and self._over.is_set():
+            self._over.clear()
+            self._until = time.monotonic() + RUSH_SECONDS
+
+    async def over(self) -> None:
+        """Returns when it is over, or has lasted too long to wait for; at once if there is none."""
+        if not self._over.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._over.wait(), max(0.0, self._until - time.monotonic()))
+
+
 class Line:
     """Before the app of one workspace. Commands and what people press do not wait in it."""
 
-    def __init__(self, app: App) -> None:
-        self._app = app
+    def __init__(self, app: App, rush: Rush) -> None:
+        self._app, self._rush = app, rush
         self._places = asyncio.Semaphore(AT_ONCE)
         self._under_way: dict[_Message, asyncio.Task[BoltResponse]] = {}
         self._known: OrderedDict[_Message, None] = OrderedDict()
@@ -63,7 +90,8 @@ class Line:
         work = self._under_way.get(message)
         if work is None:
             work = self._under_way[message] = asyncio.create_task(self._in_turn(message, req))
-            work.add_done_callback(lambda _: self._under_way.pop(message, None))
+            work.add_done_callback(lambda _: self._left(message))
+            self._rush.goes_on(len(self._under_way))
         return await asyncio.shield(work)
 
     async def _in_turn(self, message: _Message, req: AsyncBoltRequest) -> BoltResponse:
@@ -77,6 +105,10 @@ class Line:
             while len(self._known) > KNOWN:
                 self._known.popitem(last=False)
         return response
+
+    def _left(self, message: _Message) -> None:
+        self._under_way.pop(message, None)
+        self._rush.goes_on(len(self._under_way))
 
 
 def time_is_over() -> float:

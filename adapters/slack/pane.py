@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from adapters.addressing import title_of
 from adapters.markdown.mrkdwn import escaped
+from adapters.slack.line import Rush
 from adapters.slack.web import Json, SlackRefusal, SlackWeb
 from core.errors import ChannelError
 from core.sanitize import label
@@ -36,8 +37,8 @@ HOW_TO_ASK: Final = """\
 class Pane:
     """For one workspace."""
 
-    def __init__(self, web: SlackWeb, name: str, topics: Topics) -> None:
-        self._web, self._name, self._topics = web, name, topics
+    def __init__(self, web: SlackWeb, name: str, topics: Topics, rush: Rush) -> None:
+        self._web, self._name, self._topics, self._rush = web, name, topics, rush
         self._has_pane = True
         self._aside: set[asyncio.Task[None]] = set()
 
@@ -94,6 +95,7 @@ class Pane:
         await self._web.call("assistant.threads.setSuggestedPrompts", channel_id=channel, prompts=prompts, **where)
 
     async def _show_work(self, channel: str, thread: str, question: str) -> None:
+        await self._rush.over()
         await self._web.call("assistant.threads.setStatus", channel_id=channel, thread_ts=thread, status=STATUS)
         if title := title_of(question, TITLE_CHARS):
             await self._web.call("assistant.threads.setTitle", channel_id=channel, thread_ts=thread, title=title)

@@ -41,10 +41,10 @@ class Workspace:
         self._team = team
         self._opening = asyncio.Lock()
         self._web = SlackWeb(setup.bot_token, setup.api_base_url)
-        self._pane, self._whisper = Pane(self._web, setup.name, topics), Whisper(self._web)
         self._missed = asyncio.Event()
         self._opened: tuple[App, CatchUp] | None = None
         self.channel = SlackChannel(self._web, streams=setup.streams)
+        self._pane, self._whisper = Pane(self._web, setup.name, topics, self.channel.rush), Whisper(self._web)
         self.channel.stopped = self._stop
 
     @property
@@ -87,7 +87,7 @@ class Workspace:
             missed=self._missed,
             frugality=self._frugality,
         )
-        return Line(app), catch_up
+        return Line(app, self.channel.rush), catch_up
 
     def _stop(self, key: str) -> None:
         if (job := self._desk.job_of(key)) is not None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from adapters.slack.line import RUSH_SECONDS
 from tests.chaos.stage import SLOTS
 from tests.servers.openai import CHAT
 from tests.servers.replies import Reply
@@ -89,9 +90,13 @@ async def test_five_hundred_at_once_are_all_taken_and_all_get_their_ending(tmp_p
         events = list(on.slack.sockets.deliveries)
         await on.slack.until(lambda: all(event.acked for event in events), 120)
         slowest = max(event.acked[0] - event.sent[0] for event in events)
+        said = len(on.slack.calls_of("chat.postMessage", "chat.startStream"))
         print("the slowest acknowledgement took", round(slowest, 2), "s at load", os.getloadavg()[0])  # noqa: T201
-        # Three on a quiet machine; names are asked for by the first ones alone.
+        # 1.5 s on a machine that does little else; what is said to people does not come before the last of them, but
+        # where the crowd took too long.
         assert slowest < 15
+        assert said < 50 or slowest > RUSH_SECONDS
+        # Names are asked for by the first ones alone.
         assert len(on.slack.calls_of("users.info")) <= 100
         await on.slack.until(on.all_ended, 180)
         states = _states(on)

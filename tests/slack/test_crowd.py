@@ -86,6 +86,48 @@ async def test_in_a_crowd_the_names_are_not_asked_for(
     assert len(desk.came) == 20
 
 
+SHOWN = ("chat.postMessage", "chat.update", "assistant.threads.setStatus")
+"""What can wait until the questions of others are stored."""
+
+
+async def rush(slack: SlackServer, quill: Quill) -> Counter:
+    """A crowd that is held up at the desk, one of it in a direct message, when the first five are let in."""
+    desk = await crowd(slack, quill, 20)
+    slack.says(ASKER, "D1", "question")
+    for number in range(19):
+        slack.says(f"U{number}", f"C{10 + number}", f"{AT} question {number}")
+    await slack.until(lambda: desk.here == AT_ONCE)
+    return desk
+
+
+async def test_while_a_crowd_comes_in_nothing_is_said_that_can_wait(
+    slack: SlackServer, quill: Quill, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(line, "AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(line, "RUSH_SECONDS", 60.0)
+    desk = await rush(slack, quill)
+    desk.open.set()
+    await quill.at_rest()
+    acked = max(delivery.acked[0] for delivery in slack.sockets.deliveries[:39])
+    assert min(call.at for call in slack.calls_of(*SHOWN)) > acked
+    assert {call.method for call in slack.calls_of(*SHOWN)} == set(SHOWN), "afterwards all of it is"
+    assert [len(slack.shown(f"C{10 + n}", ts)) for n, ts in enumerate(desk.came[1:])] == [1] * 19
+
+
+async def test_a_crowd_that_takes_too_long_holds_nothing_up(
+    slack: SlackServer, quill: Quill, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(line, "AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(line, "RUSH_SECONDS", 0.3)
+    desk = await rush(slack, quill)
+    # Those that are there are let in, and the next ones held up.
+    desk.open.set()
+    desk.open.clear()
+    await slack.until(lambda: bool(slack.calls_of("chat.postMessage")) and desk.here == AT_ONCE, 10)
+    desk.open.set()
+    await quill.at_rest()
+
+
 @pytest.mark.parametrize("in_thread", [False, True])
 async def test_a_question_is_stored_when_its_time_is_over_whatever_was_not_found_out_by_then(
     slack: SlackServer, quill: Quill, model: TypingModel, monkeypatch: pytest.MonkeyPatch, *, in_thread: bool
