@@ -122,19 +122,16 @@ def _room(text: str) -> Room | None:
     return Room("slack", found[1], found[2]) if found else None
 
 
-def _checked_names(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    names = frozenset(part.strip() for part in value.split(",") if part.strip())
-    if not all(re.fullmatch(r"[A-Z][A-Z0-9]{1,30}", name) for name in names):
-        raise ValueError('must be ids like "C024BE91L", with commas between them: copy them from the details on Slack')
-    return names
+def _slack_ids(form: str, advice: str) -> BeforeValidator:
+    def check(value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        ids = frozenset(part.strip() for part in value.split(",") if part.strip())
+        if not all(re.fullmatch(form, id_) for id_ in ids):
+            raise ValueError(f"must be ids with commas between them: {advice}")
+        return ids
 
-
-def _checked_teams(names: frozenset[str]) -> frozenset[str]:
-    if not all(name.startswith(("T", "E")) for name in names):
-        raise ValueError('must be ids of workspaces like "T024BE7LD", or of organizations, which begin with E')
-    return names
+    return BeforeValidator(check)
 
 
 def _begins_with(prefix: str) -> Callable[[SecretStr], SecretStr]:
@@ -175,7 +172,18 @@ class Room(NamedTuple):
 
 
 Ids = Annotated[frozenset[int], BeforeValidator(_checked_ids)]
-SlackIds = Annotated[frozenset[str], BeforeValidator(_checked_names)]
+_WORKSPACE: Final = "[TE][A-Z0-9]{1,30}"
+SlackTeams = Annotated[
+    frozenset[str], _slack_ids(_WORKSPACE, 'of workspaces like "T024BE7LD", or of organizations, which begin with E')
+]
+SlackIds = Annotated[
+    frozenset[str],
+    _slack_ids(
+        f"(?:{_WORKSPACE}/)?[A-Z][A-Z0-9]{{1,30}}",
+        'like "C024BE91L", from the details on Slack, or with the workspace, "T024BE7LD/C024BE91L"',
+    ),
+]
+"""Of channels or people, in all workspaces or in one."""
 
 
 class Settings(BaseModel):
@@ -271,7 +279,7 @@ class Settings(BaseModel):
         None, alias="SLACK_CLIENT_SECRET"
     )
     """In place of the bot token: workspaces install the app, and each has a token of its own."""
-    slack_teams: Annotated[SlackIds, AfterValidator(_checked_teams)] = Field(frozenset(), alias="SLACK_TEAMS")
+    slack_teams: SlackTeams = Field(frozenset(), alias="SLACK_TEAMS")
     """Workspaces and organizations that may install it; empty: any."""
     slack_http_host: Annotated[str, AfterValidator(_checked_host)] = Field("127.0.0.1", alias="SLACK_HTTP_HOST")
     slack_http_port: int = Field(3000, alias="SLACK_HTTP_PORT", ge=1, le=65535)

@@ -134,7 +134,7 @@ class Actions:
         question = await readable(text, self._me, self._names.user, self._names.channel)
         if is_blank(question):
             return ASK_WHAT
-        if self._setup.channels and channel not in self._setup.channels and not channel.startswith("D"):
+        if not channel.startswith("D") and not self._setup.answers_in(self._team, channel):
             return NOT_HERE
         name = await self._names.user(user)
         said = f"*{escaped(name)}* asks: {escaped(question)}"

@@ -114,7 +114,7 @@ class Buttons:
         job = self._jobs.job_of(key)
         if job is None or not self._actions.is_in(job.thread, _channel(body)):
             return OVER
-        if _user(body) != job.asker and _user(body) not in self._setup.staff:
+        if _user(body) != job.asker and not self._setup.is_staff(job.thread.workspace, _user(body)):
             return NOT_YOURS
         self._jobs.stop(job.id)
         return STOPPED

@@ -221,7 +221,7 @@ class _Reading:
     def _is_open(self, channel: str) -> bool:
         if channel.startswith("D"):
             return self.setup.direct_messages
-        return not self.setup.channels or channel in self.setup.channels
+        return self.setup.answers_in(self.team, channel)
 
     async def _pages(self, method: str, channel: str, **where: str) -> list[Json]:
         """Newest first for a channel, oldest first for a thread; nothing where the bot may not look any more."""

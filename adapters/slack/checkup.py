@@ -71,7 +71,7 @@ async def _several(setup: SlackSetup, installed: Sequence[Installed]) -> tuple[l
         return [Finding(good=False, text=NOT_INSTALLED)], None
     found, known = list[Finding](), None
     for one in installed:
-        seen, me = await _workspace(replace(setup, bot_token=one.token, channels=frozenset()))
+        seen, me = await _workspace(replace(setup, bot_token=one.token))
         if me is None:
             seen = [
                 Finding(good=False, text=NOT_GOOD.format(one.name or one.place, seen[0].text.partition(": check ")[0]))
@@ -93,7 +93,7 @@ async def _workspace(setup: SlackSetup) -> tuple[list[Finding], Identity | None]
         return [Finding(good=False, text=_unreachable(web, setup, error))], None
     at = "" if setup.api_base_url.rstrip("/") == DEFAULT_URL.rstrip("/") else f" (by {setup.api_base_url})"
     found = [Finding(good=True, text=f"Slack: the bot token is good in the workspace {me.team_name}, {me.team}{at}.")]
-    return [*found, _scopes(me), *await _channels(web, setup)], me
+    return [*found, _scopes(me), *await _channels(web, setup, me)], me
 
 
 def _unreachable(web: SlackWeb, setup: SlackSetup, error: ChannelError) -> str:
@@ -117,7 +117,7 @@ def wanted_scopes() -> frozenset[str]:
     return frozenset(manifest["oauth_config"]["scopes"]["bot"])
 
 
-async def _channels(web: SlackWeb, setup: SlackSetup) -> list[Finding]:
+async def _channels(web: SlackWeb, setup: SlackSetup, me: Identity) -> list[Finding]:
     member, cursor = set[str](), ""
     try:
         for _ in range(MOST_PAGES):
@@ -131,7 +131,14 @@ async def _channels(web: SlackWeb, setup: SlackSetup) -> list[Finding]:
         return [Finding(good=False, text=f"Slack: its channels could not be listed: {error}")]
     if not member:
         return [Finding(good=False, text=NO_CHANNEL)]
-    if not cursor and (absent := sorted(setup.channels - member)):
+    own = f"{me.team}/"
+    strange = sorted(one for one in setup.channels | setup.staff if "/" in one and not one.startswith(own))
+    if strange and not setup.client_id:
+        found = f"Slack: {', '.join(strange)} in SLACK_CHANNELS or SLACK_STAFF is not in this workspace, {me.team}"
+        return [Finding(good=False, text=f"{found}: correct the ids.")]
+    # Where there are several workspaces, an id alone may be that of a channel in any of them.
+    listed = setup.channels_of(me.team) - (setup.channels if setup.client_id else frozenset())
+    if not cursor and (absent := sorted(listed - member)):
         text = f"Slack: the bot is not in {', '.join(absent)} of SLACK_CHANNELS: invite it there, or correct the ids."
         return [Finding(good=False, text=text)]
     many = f"{len(member)}{' or more' if cursor else ''} channel{'s' if len(member) > 1 else ''}"

@@ -116,7 +116,7 @@ class Intake:
         """Whether the bot speaks there at all."""
         if said.direct:
             return self._setup.direct_messages
-        return not self._setup.channels or said.channel in self._setup.channels
+        return self._setup.answers_in(self._team, said.channel)
 
     async def _is_question(self, said: Said, turns: list[StoredTurn], until: float) -> bool:
         people = mentioned(said.text)
@@ -166,7 +166,7 @@ class Intake:
             self._takeovers.note((channel, thread), taken=not to_us)
 
     def _takes_over(self, user: str, text: str) -> bool:
-        return user in self._setup.staff or says_solved(text)
+        return self._setup.is_staff(self._team, user) or says_solved(text)
 
     # ----------------------------------------------------------------------------------------- submitting
 

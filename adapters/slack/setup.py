@@ -32,11 +32,28 @@ class SlackSetup:
     """Of the Web API; the address of the socket comes from there."""
     follow_ups: FollowUps = FollowUps.ALWAYS
     channels: frozenset[str] = frozenset()
-    """Ids of the channels in which the bot answers."""
+    """Ids of the channels in which the bot answers; `T1/C1` is one in that workspace alone."""
     staff: frozenset[str] = frozenset()
-    """Ids of people. When one of them speaks in a thread, the bot says no more there until it is mentioned."""
+    """Ids of people, written alike. When one of them speaks in a thread, the bot says no more there until it is
+    mentioned."""
     direct_messages: bool = True
     streams: bool = True
     """Whether answers grow by Slack's own streaming, where it is to be had."""
     name: str = "Threadwise"
     """Of the bot, as people read it."""
+
+    def answers_in(self, team: str, channel: str) -> bool:
+        """Whether a channel of a workspace may be answered in."""
+        return not self.channels or channel in self.channels_of(team)
+
+    def channels_of(self, team: str) -> frozenset[str]:
+        """Those that are listed for a workspace."""
+        return _within(team, self.channels)
+
+    def is_staff(self, team: str, user: str) -> bool:
+        """Whether somebody in a workspace is listed as staff."""
+        return user in _within(team, self.staff)
+
+
+def _within(team: str, listed: frozenset[str]) -> frozenset[str]:
+    return frozenset(name for where, _, name in (one.rpartition("/") for one in listed) if where in ("", team))

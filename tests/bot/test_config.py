@@ -262,11 +262,22 @@ def test_slack_has_a_bot_token_and_one_of_its_two_ways(names: list[str], why: st
         ("SLACK_HTTP_PORT", "0"),
         ("SLACK_TEAMS", "C024BE91L"),
         ("SLACK_TEAMS", "works.slack.com"),
+        ("SLACK_TEAMS", "T024BE7LD/C024BE91L"),
+        ("SLACK_CHANNELS", "#general"),
+        ("SLACK_CHANNELS", "C1/C024BE91L"),
+        ("SLACK_CHANNELS", "T024BE7LD/"),
+        ("SLACK_STAFF", "T1/T2/U1"),
     ],
 )
 def test_settings_of_slack_over_http_that_could_never_work_are_refused(name: str, value: str):
     with pytest.raises(ConfigError, match=name):
         load({name: value})
+
+
+def test_channels_and_people_on_slack_are_listed_with_their_workspace_or_without():
+    settings = load({"SLACK_CHANNELS": "C024BE91L, T024BE7LD/C024BE91M", "SLACK_STAFF": "E1A/W012A3CDE"})
+    assert settings.slack_channels == {"C024BE91L", "T024BE7LD/C024BE91M"}
+    assert settings.slack_staff == {"E1A/W012A3CDE"}
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "box.example.com.", 63 * "a"])

@@ -102,6 +102,13 @@ async def test_a_listed_channel_that_the_bot_is_not_in_is_named(slack: SlackServ
     assert len(slack.calls_of("users.conversations")) == 2, "both pages were read"
 
 
+async def test_an_id_of_another_workspace_is_named(slack: SlackServer, setup: SlackSetup):
+    mine = frozenset({"T1/C1", "C2"})
+    assert wrong(await look(replace(setup, channels=mine, staff=frozenset({"T1/U1"})))) == []
+    (line,) = wrong(await look(replace(setup, channels=mine | {"T9/C1"})))
+    assert "T9/C1 in SLACK_CHANNELS or SLACK_STAFF is not in this workspace, T1" in line
+
+
 @pytest.mark.parametrize("fault", [Fault(body="<html>sign in</html>"), Fault(status=403, body="<html>no</html>")])
 async def test_a_page_in_the_place_of_slack_names_the_address(slack: SlackServer, setup: SlackSetup, fault: Fault):
     slack.script("auth.test", fault)
@@ -165,6 +172,15 @@ async def test_each_workspace_that_has_installed_the_app_is_looked_at(slack: Sla
         assert f"Slack, {name}: the bot token has all scopes of the manifest." in [finding.text for finding in found]
     assert {call.token for call in slack.calls} == {BOT_TOKEN, "xoxb-other-token", "xoxb-gone-token"}
     assert not any("xoxb" in finding.text for finding in found)
+
+
+async def test_a_listed_channel_of_one_of_several_workspaces_is_looked_for_there(
+    slack: SlackServer, several: SlackSetup
+):
+    slack.another("T2", "xoxb-other-token")
+    two = [WORKS, replace(WORKS, place="T2", name="Works Two", token="xoxb-other-token")]
+    (line,) = wrong(await look(replace(several, channels=frozenset({"T1/C1", "T2/C9", "C8"})), two))
+    assert line.startswith("Slack, Works Two: the bot is not in C9 of SLACK_CHANNELS")
 
 
 async def test_an_app_that_no_workspace_has_installed_is_told(slack: SlackServer, several: SlackSetup):

@@ -14,8 +14,8 @@ from adapters.slack.sense import makes_sense
 from tests.slack.conftest import Quill
 from tests.slack.test_http import asks, mention, taken
 from tests.slack.test_http import quill as over_http
-from tests.slack.test_workspaces import quill as in_several
-from tests.slack.test_workspaces import way
+from tests.slack.workspaces.conftest import quill as in_several
+from tests.slack.workspaces.conftest import way
 from tests.slack_server import ASKER, TEAM, SlackServer
 from tests.slack_server.requests import FORM_TYPE
 
