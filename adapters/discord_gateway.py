@@ -1,6 +1,7 @@
 """Discord: what is said there comes in, answers go out.
 
 reading     what a message says                     intake      whether it is a question; to the dispatcher
+asking      a question as `/ask` shows it
 delivery    messages of ours (the `Channel`)        rendering   an answer as Markdown parts and buttons
 commands    slash commands and menus                buttons     those under our messages
 completing  what was not known yet of a message's place
@@ -20,7 +21,7 @@ import discord
 
 from adapters.discord.access import Access
 from adapters.discord.buttons import Buttons
-from adapters.discord.catch_up import CatchUp
+from adapters.discord.catch_up import CatchUp, Hear
 from adapters.discord.commands import Commands
 from adapters.discord.completing import complete, look_up
 from adapters.discord.connection import Connection
@@ -93,7 +94,7 @@ class _Events:
         self, intake: Intake, buttons: Buttons, ready: asyncio.Event, store: SqlConversationStore, shards: int
     ) -> None:
         self._intake, self._buttons, self._ready = intake, buttons, ready
-        self._catch_up = CatchUp(store, self._heard, intake.missed)
+        self._catch_up = CatchUp(store, self._found, intake.missed)
         self._in_turn: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._away = set(range(shards))
         """Shards that are not connected, or have not told of their servers: what is said there is not heard."""
@@ -125,12 +126,15 @@ class _Events:
         self._catch_up.pause()
 
     async def message(self, message: discord.Message, client: discord.Client) -> None:
-        await _logged(self._heard(message, client))
+        await _logged(self._in_order(message, client, self._intake.heard))
 
-    async def _heard(self, message: discord.Message, client: discord.Client) -> bool:
+    async def _found(self, message: discord.Message, client: discord.Client) -> bool:
+        return await self._in_order(message, client, self._intake.found)
+
+    async def _in_order(self, message: discord.Message, client: discord.Client, take: Hear) -> bool:
         await complete(message, client)
         async with self._turn(message):
-            return await self._intake.heard(message, client)
+            return await take(message, client)
 
     async def edit(self, event: discord.RawMessageUpdateEvent, client: discord.Client) -> None:
         if client.user is not None and "content" in event.data:

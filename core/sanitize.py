@@ -88,7 +88,7 @@ class _Folded(NamedTuple):
 
 def prompt(text: str) -> str:
     """Text from outside, for a prompt: no control token and no context delimiter of ours is left."""
-    return _break(_drop_forbidden(text), _TOKENS_AND_DELIMITERS)
+    return _break(legible(text), _TOKENS_AND_DELIMITERS)
 
 
 def assembled(text: str) -> str:
@@ -96,7 +96,7 @@ def assembled(text: str) -> str:
 
     The pieces are clean by then; this catches a token that only their joining made.
     """
-    return _break(_drop_forbidden(text), _TOKENS)
+    return _break(legible(text), _TOKENS)
 
 
 def label(text: str) -> str:
@@ -105,6 +105,11 @@ def label(text: str) -> str:
     if len(line) > MAX_LABEL:
         line = line[: MAX_LABEL - 1].rstrip() + "…"
     return line
+
+
+def legible(text: str) -> str:
+    """Text without characters that no message needs; half a surrogate pair becomes U+FFFD."""
+    return _FORBIDDEN.sub("", _SURROGATE.sub("\ufffd", text))
 
 
 def broken(text: str, pattern: re.Pattern[str]) -> str:
@@ -126,10 +131,6 @@ def is_blank(text: str) -> bool:
 def has_control_token(text: str) -> bool:
     """Whether any control token, plain or disguised, is in `text`."""
     return bool(_WORTH_FOLDING.search(text)) and _TOKENS.search(_fold(text).chars) is not None
-
-
-def _drop_forbidden(text: str) -> str:
-    return _FORBIDDEN.sub("", _SURROGATE.sub("\ufffd", text))
 
 
 def _break(text: str, tokens: re.Pattern[str]) -> str:

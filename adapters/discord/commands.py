@@ -1,7 +1,8 @@
 """Slash commands and the commands of a message's menu.
 
 Each is acknowledged before anything else is done: Discord gives 3 s for that. What they show is for whoever asked
-alone, but for the answers, which are ordinary messages in a thread.
+alone, but for `/ask`: it is acknowledged with the question itself as a message for all, which is found again if the
+process dies before it is stored. The answers are ordinary messages in a thread.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
 from typing import Any, Concatenate, Final, Literal, ParamSpec
 
+import aiohttp
 import discord
 from discord import app_commands
 
 from adapters import about_me, inspection
-from adapters.discord import rendering
+from adapters.discord import asking, rendering
 from adapters.discord.access import Access
 from adapters.discord.delivery import PLATFORM
 from adapters.discord.intake import ASK_SOMETHING, Intake
-from adapters.discord.places import Place, is_one, is_private, key_in, person_in, readers_of
+from adapters.discord.places import Place, is_one, is_private, key_in, person_in
 from adapters.discord.reading import decoded
 from adapters.dispatcher import Dispatcher
 from adapters.markdown.splitting import split
@@ -33,10 +35,15 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 Act = Callable[Concatenate[discord.Interaction, P], Coroutine[Any, Any, None]]
 
+TROUBLE: Final = (discord.DiscordException, aiohttp.ClientError, OSError)
+"""A request of ours that fails."""
 NOT_HERE: Final = "Use this in a thread with me, or in a private chat: in a channel I cannot tell which one you mean."
 NOT_ALLOWED: Final = "I may not answer you here. Ask whoever runs this server where I do."
 NOT_YOURS: Final = "Only the person who opened this conversation, or somebody who may manage messages, can do that."
 NOT_ASKED: Final = "That message is neither a question to me nor an answer of mine."
+TOO_LONG: Final = (
+    "Your question has too many special characters to be shown here. Ask it in a message that mentions me."
+)
 NO_TEXT: Final = "That message has no text that I could look up."
 ASKED: Final = "Asked. The answer comes in the thread."
 UNFORTUNATE: Final = "That did not work just now. Please try again in a minute."
@@ -53,19 +60,19 @@ In the menu of a message (Apps): *Ask about this*, *Show rewritten query*
 I keep out of a thread when people talk to each other, and after "solved". Mention me to go on."""
 
 
-def acknowledged(act: Act[P], *, private: bool = True) -> Act[P]:
+def acknowledged(act: Act[P]) -> Act[P]:
     """`act`, after the interaction was acknowledged; what goes wrong in it is said or logged, never raised."""
 
     @wraps(act)
     async def run(interaction: discord.Interaction, /, *args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            await interaction.response.defer(ephemeral=private, thinking=True)
+            await interaction.response.defer(ephemeral=True, thinking=True)
             try:
                 await act(interaction, *args, **kwargs)
             except ThreadwiseError as error:
                 log.warning("A command failed: %s", error)
                 await say(interaction, UNFORTUNATE)
-        except (discord.DiscordException, OSError) as error:
+        except TROUBLE as error:
             # Too late, or its token has ended: nobody is waiting for it any more.
             log.info("A command could not be answered: %s", type(error).__name__)
 
@@ -132,32 +139,33 @@ class Commands:
     # ---------------------------------------------------------------------------------------------- asking
 
     async def _asked(self, interaction: discord.Interaction, question: str) -> None:
+        question = asking.cleaned(question)
+        shown = asking.shown(interaction.user.display_name, question)
         if not self._access.open_to(interaction):
-            await acknowledged(_refuse)(interaction)
-            return
-        await acknowledged(self._ask, private=False)(interaction, question)
+            await acknowledged(say)(interaction, NOT_ALLOWED)
+        elif is_blank(question):
+            await acknowledged(say)(interaction, ASK_SOMETHING)
+        elif shown is None:
+            await acknowledged(say)(interaction, TOO_LONG)
+        else:
+            await self._ask(interaction, question, shown)
 
-    async def _ask(self, interaction: discord.Interaction, question: str) -> None:
+    async def _ask(self, interaction: discord.Interaction, question: str, shown: str) -> None:
         place = place_of(interaction)
-        name = rendering.safe(discord.utils.escape_markdown(interaction.user.display_name))
-        if not await self._access.may_ask(interaction.user, place, interaction.client):
-            await say(interaction, NOT_ALLOWED)
+        try:
+            message = await _shown(interaction, shown)
+            if message is None:
+                log.info("A question by command was acknowledged too late")
+                return
+            if not await self._access.may_ask(interaction.user, place, interaction.client):
+                await say(interaction, NOT_ALLOWED)
+                return
+        except TROUBLE as error:
+            # It may be there all the same.
+            log.warning("A question by command is looked for again: %s", type(error).__name__)
+            self._intake.missed.set()
             return
-        if is_blank(question):
-            await say(interaction, ASK_SOMETHING)
-            return
-        # An ordinary message from here on, which the answer may refer to when the interaction has long ended.
-        shown = await interaction.edit_original_response(
-            content=f"**{name}** asks: {rendering.safe(question)}", allowed_mentions=discord.AllowedMentions.none()
-        )
-        await self._intake.submit(
-            str(shown.id),
-            key_in(place, shown.id),
-            interaction.user,
-            question,
-            at=interaction.created_at,
-            readers=readers_of(place),
-        )
+        await self._intake.asked(message, place, interaction.user, question, at=interaction.created_at)
 
     async def _ask_about(self, interaction: discord.Interaction, message: discord.Message) -> None:
         place = place_of(interaction)
@@ -268,8 +276,21 @@ def place_of(interaction: discord.Interaction) -> Place:
     return interaction.channel  # type: ignore[return-value]  # forums and categories take no commands
 
 
-async def _refuse(interaction: discord.Interaction) -> None:
-    await say(interaction, NOT_ALLOWED)
+async def _shown(interaction: discord.Interaction, text: str) -> int | None:
+    """Acknowledges with a message for all; its id, None if it was too late. It is an ordinary message, which an answer
+    may refer to when the interaction has long ended."""
+    try:
+        told = await interaction.response.send_message(
+            text, allowed_mentions=discord.AllowedMentions.none(), suppress_embeds=True
+        )
+        if told.message_id is not None:
+            return told.message_id
+    except discord.NotFound:
+        return None
+    except TROUBLE as error:
+        # The reply may be what was lost.
+        log.info("Not known whether a question is shown: %s", type(error).__name__)
+    return (await interaction.original_response()).id
 
 
 def _command(name: str, about: str, act: Act[[]]) -> app_commands.Command[Any, ..., None]:

@@ -48,10 +48,17 @@ async def look_up(channel: int, client: discord.Client) -> Any:
 
 async def with_roles(message: discord.Message) -> discord.Message:
     """Old messages do not tell the roles of their authors."""
-    if message.guild is not None and isinstance(message.author, discord.User) and not message.author.bot:
-        with suppress(discord.NotFound):
-            message.author = await message.guild.fetch_member(message.author.id)
+    if not message.author.bot:
+        message.author = await member(message.author, message.guild)
     return message
+
+
+async def member(user: discord.User | discord.Member, guild: discord.Guild | None) -> discord.User | discord.Member:
+    """The user as they are known in the server, with their roles, if they are there."""
+    if guild is not None and isinstance(user, discord.User):
+        with suppress(discord.NotFound):
+            return await guild.fetch_member(user.id)
+    return user
 
 
 async def _available(id_: int, client: discord.Client) -> discord.Guild | None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import discord
 
 from adapters.addressing import title_of
-from adapters.discord import rendering
+from adapters.discord import asking, rendering
 from adapters.discord.pacing import Pacer, Urgency, urgency
 from adapters.discord.refusals import ARCHIVED, THREAD_EXISTS, UNKNOWN_CHANNEL, UNKNOWN_MESSAGE, translated
 from adapters.ports import AGAIN, Phase, Post
@@ -205,9 +205,11 @@ class DiscordDelivery:
         return True
 
     async def _title(self, asked: _Asked) -> str:
-        channel = self._client().get_partial_messageable(asked.channel, guild_id=asked.guild)
+        client = self._client()
+        channel = client.get_partial_messageable(asked.channel, guild_id=asked.guild)
         message = await channel.fetch_message(asked.question)
-        return title_of(message.clean_content, LONGEST_NAME) or NO_TITLE
+        text = asking.question_in(message, client.user) or message.clean_content
+        return title_of(text, LONGEST_NAME) or NO_TITLE
 
     def _known_thread(self, id_: int) -> discord.Thread | None:
         channel = self._client().get_channel(id_)

@@ -19,8 +19,9 @@ import discord
 
 from adapters.addressing import Addressee, FollowUps, is_question, labelled_solved, says_solved, title_of
 from adapters.attachments import File, with_files
-from adapters.discord import reading
+from adapters.discord import asking, reading
 from adapters.discord.access import Access
+from adapters.discord.completing import member
 from adapters.discord.delivery import LONGEST_NAME, NO_TITLE, PLATFORM
 from adapters.discord.lately import Lately
 from adapters.discord.listening import Listening
@@ -98,6 +99,34 @@ class Intake:
             self._listening.overheard(place.id)
             return False
         return await self._submit(message, where.thread, us)
+
+    async def found(self, message: discord.Message, client: discord.Client) -> bool:
+        """As `heard`, for a message that was missed: it may be one of ours that shows what was asked by command."""
+        question = asking.question_in(message, client.user)
+        if question is None or message.interaction_metadata is None:
+            return await self.heard(message, client)
+        place = message.channel
+        asker = await member(message.interaction_metadata.user, message.guild)
+        if not await self._access.may_ask(asker, place, client):
+            return False
+        return await self.asked(message.id, place, asker, question, at=message.created_at)
+
+    async def asked(
+        self, message: int, place: Place, author: discord.User | discord.Member, text: str, *, at: datetime
+    ) -> bool:
+        """A question that stands in `message`, which is ours; whether it was not known yet."""
+        self._remember_title(str(message), text)
+        inbound = Inbound(
+            message_id=str(message),
+            thread=key_in(place, message),
+            author_id=str(author.id),
+            author=author.display_name,
+            text=text,
+            sent_at=at,
+            readers=readers_of(place),
+            order=platform_order(str(message)),
+        )
+        return await self._take(inbound, message)
 
     async def edited(self, message: discord.Message, us: discord.abc.Snowflake) -> None:
         """A message has another text now."""
@@ -210,7 +239,11 @@ class Intake:
             return False
         self._remember_title(str(message.id), text)
         heard = await self._listening.before(message, thread, us)
-        inbound = replace(self._inbound(message, thread, text), heard=heard, unread=unread)
+        return await self._take(replace(self._inbound(message, thread, text), heard=heard, unread=unread), message.id)
+
+    async def _take(self, inbound: Inbound, message: int) -> bool:
+        """Whether the question was not known yet. One that cannot be stored is looked for again."""
+        gone = partial(self.lately.is_gone, message)
         if gone():
             return False
         try:
@@ -220,7 +253,7 @@ class Intake:
             self.missed.set()
             return False
         if admitted and gone():
-            await self._patiently(lambda: self._dispatcher.deleted(thread, str(message.id)))
+            await self._patiently(lambda: self._dispatcher.deleted(inbound.thread, str(message)))
         return admitted
 
     async def submit(
@@ -234,7 +267,8 @@ class Intake:
         exact: bool = False,
         readers: Readers = Readers.UNKNOWN,
     ) -> None:
-        """A question by a command or a button; `readers` only if the words are the author's own.
+        """A question that repeats what a message says, by the menu or a button; `readers` only if the words are the
+        author's own.
 
         Raises `ThreadwiseError` if it could not be stored.
         """

@@ -156,6 +156,29 @@ async def test_a_process_that_dies_at_a_point_costs_nothing(tmp_path: Path, docu
             assert on.calls() == 1, "the answer was there"
 
 
+@pytest.mark.parametrize("at", ["K0", point("K1")])
+async def test_a_process_that_dies_after_it_acknowledged_a_command_answers_its_question_once(
+    tmp_path: Path, documents: Path, at: str
+):
+    async with on_discord(tmp_path / "data", documents) as on:
+        await on.start(at)
+        await until(lambda: on.discord.rest.commands)
+        interaction = await on.discord.command(ASKER, GENERAL, "ask", question=f"{QUESTION} *Really*")
+        await on.killed()
+        assert on.jobs() == (0 if at == "K0" else 1)
+        assert interaction.message is not None
+        await on.start()
+        await on.all_ended()
+        await on.stop()
+        thread = int(interaction.message["id"])
+        assert str(on.discord.world.channels[thread]["name"]).startswith(f"{QUESTION} *Really*")
+        parts = [post["content"] for post in on.discord.posts(thread)]
+        assert len(parts) == 2, on.story()
+        assert len(on.discord.posts()) == 3, "the question and its answer"
+        assert on.calls() == 1
+        assert "and that is all [1]." in "".join(parts)
+
+
 @pytest.mark.chaos
 async def test_a_process_that_dies_while_it_catches_up_costs_nothing(tmp_path: Path, documents: Path):
     """K13."""

@@ -15,7 +15,7 @@ from core.errors import ConfigError
 from tests.discord.conftest import ME, OIL, Quill, quill_on
 from tests.discord_server.gateway import MESSAGE_CONTENT, until
 from tests.discord_server.server import DiscordServer
-from tests.discord_server.world import ASKER, GENERAL, NEWS, SECOND, now_ms
+from tests.discord_server.world import ASKER, BOT, CREW, GENERAL, NEWS, SECOND, now_ms
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +26,12 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
     monkeypatch.setattr(discord_gateway._Heard, "before_identify_hook", at_once)
+
+
+async def never(*_: object) -> bool:
+    """Is not done before the process ends."""
+    await asyncio.Event().wait()
+    return False
 
 
 async def answered(quill: Quill, count: int) -> None:
@@ -169,6 +175,60 @@ async def test_a_restart_finds_questions_in_channels_threads_and_private_message
         await answered(quill, 3)
         await quill.silent()
     assert len(server.posts()) == 5
+
+
+async def test_a_question_by_command_that_was_shown_and_not_stored_is_answered_once_after_a_restart(
+    server: DiscordServer, store: SqlConversationStore, monkeypatch: pytest.MonkeyPatch
+):
+    typed = f"  {OIL} *<@{SECOND}>* @everyone \\ at 10:30? "
+
+    async with quill_on(server, store) as quill:
+        await quill.store.lookups.mark("discord", datetime.now(UTC))
+        monkeypatch.setattr(quill.gateway._intake, "_take", never)
+        interaction = await server.command(ASKER, GENERAL, "ask", question=typed)
+        await until(lambda: interaction.message)
+    assert not await store.threads("discord", 5)
+    server.gateway.forget()
+    assert interaction.message is not None
+    thread = int(interaction.message["id"])
+    for _ in range(2):
+        async with quill_on(server, store) as quill:
+            quill.will_answer("0.8 L [1].")
+            (post,) = await quill.final(thread)
+            assert post["content"].startswith("0.8 L")
+            await quill.silent()
+        server.gateway.forget()
+    (info,) = await store.threads("discord", 5)
+    (turn,) = await store.turns(info.key)
+    assert (turn.typed, turn.author, turn.author_id) == (typed.strip(), "Asker", str(ASKER))
+    assert str(server.world.channels[thread]["name"]).startswith(OIL)
+
+
+@pytest.mark.parametrize("setup", [{"roles": frozenset({CREW})}, {"channels": frozenset({NEWS})}])
+async def test_what_was_asked_by_command_is_not_answered_where_it_may_not_be_after_a_restart(
+    server: DiscordServer, store: SqlConversationStore, monkeypatch: pytest.MonkeyPatch, setup: dict[str, object]
+):
+    await store.lookups.mark("discord", datetime.now(UTC))
+    async with quill_on(server, store) as quill:
+        monkeypatch.setattr(quill.gateway._intake, "_take", never)
+        interaction = await server.command(ASKER, GENERAL, "ask", question=OIL)
+        await until(lambda: interaction.message)
+    server.gateway.forget()
+    async with quill_on(server, store, **setup) as quill:
+        await quill.silent()
+        assert quill.asked == 0
+
+
+async def test_only_what_the_command_showed_is_taken_for_a_question_of_somebody(
+    server: DiscordServer, store: SqlConversationStore
+):
+    """Neither an answer of ours nor another person's message that looks like it."""
+    await store.lookups.mark("discord", datetime.now(UTC))
+    server.world.add_message(GENERAL, ASKER, f"**Second** asks: {OIL}")
+    server.world.add_message(GENERAL, BOT, f"**Second** asks: {OIL}")
+    async with quill_on(server, store) as quill:
+        await quill.silent()
+        assert quill.asked == 0
 
 
 async def test_the_first_start_ever_replays_nothing(server: DiscordServer, store: SqlConversationStore):

@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 
+import pytest
+
+from adapters.discord import catch_up
 from core.types import QueryStatus
 from tests.discord.conftest import ME, OIL, Quill, quill_on
 from tests.discord_server.gateway import until
@@ -107,6 +111,67 @@ async def test_ask_opens_a_thread_with_the_question_and_outlives_its_token(quill
     assert quill.server.world.channels[thread]["name"] == OIL
 
 
+WORDS = "is \\\\ *this* <@9002> @everyone ** asks: `a_b` [x](https://evil.example/a_b) \u202e#1 @"
+
+
+async def test_ask_shows_the_question_as_it_was_typed_and_pings_and_links_nothing(quill: Quill):
+    quill.will_answer("0.8 L [1].")
+    interaction = await quill.server.command(ASKER, GENERAL, "ask", question=WORDS)
+    await until(lambda: interaction.message)
+    assert interaction.message is not None
+    shown = interaction.message["content"]
+    assert not any(live in shown for live in ("<@9", "@everyone", "https:", "[x]", "\u202e"))
+    (call,) = quill.server.recorder.to("POST /interactions/{interaction}/{token}/callback")
+    assert call.body["data"]["allowed_mentions"] == {"parse": []}
+    assert call.body["data"]["flags"] == 4
+    await quill.final(int(interaction.message["id"]))
+    ((turn,),) = [await quill.store.turns(info.key) for info in await quill.store.threads("discord", 5)]
+    assert turn.typed == WORDS.replace("\u202e", "")
+
+
+async def test_a_question_that_cannot_be_shown_whole_is_refused_to_its_asker_alone(quill: Quill):
+    interaction = await quill.server.command(ASKER, GENERAL, "ask", question="*" * 1500)
+    assert "mentions me" in await shown(interaction)
+    assert interaction.ephemeral
+    await quill.silent()
+
+
+async def test_a_question_by_command_that_is_deleted_is_not_answered(quill: Quill, monkeypatch):
+    """Before it is stored."""
+    take = quill.gateway._intake._take
+
+    async def late(*arguments):
+        await until(lambda: not quill.server.posts(GENERAL))
+        await until(lambda: quill.gateway._intake.lately.is_gone(arguments[1]))
+        return await take(*arguments)
+
+    monkeypatch.setattr(quill.gateway._intake, "_take", late)
+    interaction = await quill.server.command(ASKER, GENERAL, "ask", question=OIL)
+    await until(lambda: interaction.message)
+    assert interaction.message is not None
+    await quill.server.take_back(interaction.message)
+    await quill.silent()
+    assert quill.asked == 0
+
+
+@pytest.mark.parametrize("then", [{}, {"status": 403, "body": {"code": 0, "message": "later"}}])
+async def test_an_acknowledgement_whose_reply_is_lost_leaves_one_question(quill: Quill, monkeypatch, then: Json):
+    """Discord has shown it. With `then`, not even its id can be asked for: it is found by reading again."""
+    monkeypatch.setattr(catch_up, "AGAIN_SECONDS", 0.05)
+    await quill.store.lookups.mark("discord", datetime.now(UTC))
+    lost = quill.server.recorder.arm("POST /interactions/{interaction}/{token}/callback", lose=True)
+    if then:
+        quill.server.recorder.arm("GET /webhooks/{application}/{token}/messages/@original", times=5, **then)
+    quill.will_answer("0.8 L [1].")
+    interaction = await quill.server.command(ASKER, GENERAL, "ask", question=OIL)
+    await until(lambda: lost.landed and interaction.message)
+    assert interaction.message is not None
+    (post,) = await quill.final(int(interaction.message["id"]))
+    assert post["content"].startswith("0.8 L")
+    await quill.silent()
+    assert quill.asked == 1
+
+
 async def test_who_deletes_the_message_that_opened_a_conversation_may_still_begin_it_afresh_and_forget_it(quill: Quill):
     thread, _ = await two_turns(quill)
     (known,) = await quill.store.threads("discord", 5)
@@ -200,5 +265,6 @@ async def test_ask_with_nothing_to_be_seen_is_told_to_ask(quill: Quill):
     interaction = await quill.server.command(ASKER, GENERAL, "ask", question="\u200b")
     shown = await until(lambda: interaction.shown)
     assert "Ask me something" in str(shown)
+    assert interaction.ephemeral
     await quill.silent()
     assert quill.asked == 0

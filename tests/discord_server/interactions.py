@@ -110,6 +110,7 @@ class Interactions:
             return None
         told: Json = {"interaction": {"id": str(interaction), "type": found.payload["type"]}}
         if found.message is not None:
+            told["interaction"]["response_message_id"] = found.message["id"]
             told["resource"] = {"type": found.kind, "message": found.message}
         return told
 
@@ -157,7 +158,8 @@ class Interactions:
         channel = int(found.payload["channel_id"])
         message = self.rest.post(channel, body, type_=BY_COMMAND)
         user = found.payload.get("user") or found.payload["member"]["user"]
-        message["interaction_metadata"] = {"id": found.payload["id"], "type": 2, "user": user}
+        kind = {"id": found.payload["id"], "type": found.payload["type"], "user": user}
+        message |= {"interaction_metadata": kind, "webhook_id": str(BOT), "application_id": str(BOT)}
         if body.get("flags", 0) & EPHEMERAL:
             # Nobody else sees it, and no history has it.
             del self.world.messages[channel][int(message["id"])]
