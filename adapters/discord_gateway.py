@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 import discord
 
 from adapters.discord.access import Access
+from adapters.discord.buckets import one_at_a_time
 from adapters.discord.buttons import Buttons
 from adapters.discord.catch_up import CatchUp, Hear
 from adapters.discord.commands import Commands
@@ -170,6 +171,7 @@ class _Heard(discord.Client):
 
     def __init__(self, events: _Events, commands: Commands, **options: Any) -> None:
         super().__init__(**options)
+        self.http.request = one_at_a_time(self.http.request)  # type: ignore[assignment,method-assign]  # there is no hook
         self._events = events
         self._tree = commands.register(self)
 

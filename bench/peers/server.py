@@ -1,7 +1,8 @@
 """The real model server with a recorder before it: prompts are really prefilled, replies are those of the script.
 
-Each request is passed on as it came, with one adapter or none and for one token; what the server says of its prompt is
-kept. The caller gets the scripted text in pieces, from the moment at which the server had its first token.
+Each request is passed on with one adapter or none and for one token, laid out as Gemma 3's own chat template does it,
+or as it came for an adapter, which has a layout of its own; what the server says of its prompt is kept. The caller gets
+the scripted text in pieces, from the moment at which the server had its first token.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Recorder:
 
         `slot_for`: by purpose, the slot that is asked for.
         """
-        self._slot_for = slot_for
+        self._slot_for, self._layout = slot_for, _whole if adapter == "rewrite" else gemma_chat
         assert engine.chat is not None
         self._endpoint = engine.chat
         self._fields = engine.chat.fields_for[adapter]
@@ -115,8 +116,14 @@ class Recorder:
 
     async def _prefill(self, messages: list[dict[str, Any]], slot: int) -> dict[str, Any]:
         response = await self._client.post(
-            f"{self._endpoint.base_url}/chat/completions",
-            json={"messages": messages, "max_tokens": 1, "temperature": 0, "id_slot": slot, **self._fields},
+            f"{self._endpoint.base_url}/completions",
+            json={
+                "prompt": self._layout(messages),
+                "max_tokens": 1,
+                "temperature": 0,
+                "id_slot": slot,
+                **self._fields,
+            },
             headers={"Authorization": f"Bearer {self._endpoint.api_key}"},
         )
         response.raise_for_status()
@@ -133,6 +140,19 @@ def _reply(messages: list[dict[str, Any]], exchange: Exchange) -> tuple[str, str
     if any(held):
         raise RuntimeError("a prompt holds some of the passages only: not the same work for all")
     return ("summary", NOTES) if prompt.startswith(_SUMMARY) else ("rewrite", exchange.query)
+
+
+def gemma_chat(messages: list[dict[str, Any]]) -> str:
+    """The prompt that Gemma 3's chat template makes: it has no system role, so instructions open the first message."""
+    head = "".join(f"{message['content']}\n\n" for message in messages if message["role"] == "system")
+    turns = ""
+    for message in messages:
+        if message["role"] == "system":
+            continue
+        role = "model" if message["role"] == "assistant" else "user"
+        turns += f"<start_of_turn>{role}\n{head}{str(message['content']).strip()}<end_of_turn>\n"
+        head = ""
+    return f"{turns}<start_of_turn>model\n"
 
 
 def _whole(messages: list[dict[str, Any]]) -> str:

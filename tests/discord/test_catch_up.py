@@ -361,10 +361,12 @@ async def test_while_a_shard_is_away_it_is_not_noted_that_all_was_heard(
 ):
     monkeypatch.setattr(catch_up, "MARK_SECONDS", 0.02)
     async with quill_on(server, store, shards=2):
+        while await store.lookups.heard_until("discord") is None:
+            await asyncio.sleep(0.02)
         server.gateway.silent_to.add(1)
         cut_shard(server, 1)
         await until(lambda: len(server.gateway.connected) == 1)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.3)  # One that was being noted is.
         before = await store.lookups.heard_until("discord")
         await asyncio.sleep(0.2)
         assert await store.lookups.heard_until("discord") == before
