@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from adapters.fault import arm
 from adapters.ports import Post
@@ -49,9 +49,14 @@ async def _nothing(*_: object, **__: object) -> list[object]:
     return []
 
 
-def _take_away(app: App, mechanism: str) -> None:
+async def _take_away(app: App, mechanism: str) -> None:
     if mechanism == "take-over":
         app.store.jobs.take_over = _nothing  # type: ignore[method-assign, assignment]
+    if mechanism == "sync":
+        async with app.store.database.writer.connect() as connection:
+            # Past SQLAlchemy, which begins a transaction, in which this cannot be changed.
+            driver: Any = (await connection.get_raw_connection()).driver_connection
+            await driver.execute("PRAGMA synchronous = OFF")
 
 
 async def run(board: str, without: Sequence[str]) -> None:
@@ -60,7 +65,7 @@ async def run(board: str, without: Sequence[str]) -> None:
     async with open_app(settings, lambda _: None, waits=(LIMITS, RULES)) as app:
         channel = BlindChannel(board) if "find" in without else BoardChannel(board)
         for mechanism in without:
-            _take_away(app, mechanism)
+            await _take_away(app, mechanism)
         app.dispatcher.attach(channel)
         with watched():
             await app.dispatcher.start()

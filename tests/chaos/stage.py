@@ -56,11 +56,12 @@ class Stage:
     def database(self) -> Path:
         return self.data_dir / "conversations.db"
 
-    async def start(self, *, at: str = "", without: Sequence[str] = ()) -> None:
-        """Starts the process; it begins to serve in its own time."""
+    async def start(self, *, at: str = "", without: Sequence[str] = (), under: Sequence[str] = ()) -> None:
+        """Starts the process, `under` another command; it begins to serve in its own time."""
         arguments = [*(["--at", at] if at else []), *(word for each in without for word in ("--without", each))]
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
+                *under,
                 sys.executable,
                 "-m",
                 "tests.chaos.process",
