@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
 from adapters.fault import arm
 from adapters.ports import Post
 from adapters.rules import Rules
+from adapters.store import ticks
 from bot import logs
 from bot.config import from_environment
 from bot.liveness import watched
@@ -52,6 +55,8 @@ async def _nothing(*_: object, **__: object) -> list[object]:
 async def _take_away(app: App, mechanism: str) -> None:
     if mechanism == "take-over":
         app.store.jobs.take_over = _nothing  # type: ignore[method-assign, assignment]
+    if mechanism == "ticks":
+        ticks.now, ticks.boot = time.time, functools.cache(lambda: "")
     if mechanism == "sync":
         async with app.store.database.writer.connect() as connection:
             # Past SQLAlchemy, which begins a transaction, in which this cannot be changed.

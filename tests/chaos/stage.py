@@ -31,11 +31,17 @@ def answer_to(body: dict[str, Any], pause: float = 0.02) -> Reply:
     asked = str(body["messages"][-1]["content"])
     if asked.endswith("\nQuery:"):
         return Reply(pieces=("how to install threadwise on a cluster",))
-    question = _QUESTION.findall(asked)[-1]
+    question = asked_in(body)
     pieces: list[str | float] = [f"<{question}> is answered in the guide. "]
     for n in range(8):
         pieces += [pause, f"Step {n} of the answer says more. "]
     return Reply(pieces=(*pieces, "All of it stands there [1]."))
+
+
+def asked_in(body: dict[str, Any]) -> str | None:
+    """The question that a request wants an answer to; None for one of the rewriter."""
+    found = _QUESTION.findall(str(body["messages"][-1]["content"]))
+    return found[-1] if found else None
 
 
 @dataclass
@@ -47,6 +53,8 @@ class Stage:
     data_dir: Path
     process: asyncio.subprocess.Process | None = None
     starts: int = 0
+    settings: dict[str, str] = field(default_factory=dict)
+    """Of the environment, beside the usual ones."""
     log: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -68,7 +76,7 @@ class Stage:
                 self.board.url,
                 *arguments,
                 cwd=ROOT,
-                env=environment(self.data_dir, self.model.base_url),
+                env=environment(self.data_dir, self.model.base_url) | self.settings,
                 stderr=log,
             )
         self.starts += 1
