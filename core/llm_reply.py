@@ -41,13 +41,15 @@ class ReplyReader:
 
     def __init__(self, where: Place, tell: Callable[[str], None] = lambda text: None) -> None:
         self.finish: FinishReason | None = None
-        self.usage: Usage | None = None
         self.done = False
         """True once `[DONE]` was read: nothing of use follows."""
         self._where = where
         self._tell = tell
         self._sse = SseDecoder()
         self._json: bytearray | None = None
+        self._counted: tuple[int, int] | None = None
+        """Tokens of the prompt and of the reply."""
+        self._cached: int | None = None
         self._begun = False
         self._events = 0
         self._choices = 0
@@ -155,14 +157,20 @@ class ReplyReader:
 
     def _take_usage(self, event: Mapping[str, Any]) -> None:
         usage, timings = _dict(event.get("usage")), _dict(event.get("timings"))
-        details = _dict(usage.get("prompt_tokens_details"))
-        cached = details.get("cached_tokens", timings.get("cache_n"))
+        # llama.cpp may tell the two in different events.
+        cached = _dict(usage.get("prompt_tokens_details")).get("cached_tokens", timings.get("cache_n"))
+        if cached is not None:
+            self._cached = _count(cached)
         if usage:
-            self.usage = Usage(
-                prompt_tokens=_count(usage.get("prompt_tokens")),
-                completion_tokens=_count(usage.get("completion_tokens")),
-                cached_tokens=_count(cached) if cached is not None else None,
-            )
+            self._counted = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+
+    @property
+    def usage(self) -> Usage | None:
+        """What was told by now; None without the tokens of prompt and reply."""
+        if self._counted is None:
+            return None
+        prompt, completion = self._counted
+        return Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=self._cached)
 
 
 def _text(content: object) -> str:

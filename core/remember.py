@@ -76,14 +76,31 @@ _ORDERS: Final = re.compile(
     re.IGNORECASE,
 )
 _SECRETS: Final = re.compile(
-    r"\b(?:pass(?:word|wd|phrase|code|port)?s?|pwd|pins?|secrets?|tokens?|credentials?|api[ _-]?keys?|"
+    r"\b(?:pass(?:word|wd|phrase|code|port)?s?|pwd?|pins?|secrets?|log-?ins?|user ?names?|door codes?|"
+    r"codes? (?:is|for)|combination|tokens?|credentials?|api[ _-]?keys?|"
     r"private[ _-]?keys?|keys? (?:is|are)|iban|bic|"
     r"ssn|social security|credit|card|account number|cvv|otp|2fa|born|birthday|address|phone|"
     r"passwort\w*|kennwort\w*|geheim\w*|schlüssel|konto\w*|geboren|adresse|telefon\w*|wachtwoord\w*|geheime?|"
-    r"mot de passe|contraseña|clave|parola d'ordine|senha|segredo|chave)\b"
-    r"|[\w.+-]+@[\w-]+\.\w|\d[\d\s().-]{5,}\d|\b(?=\w*\d)(?=\w*[A-Za-z])\w{14,}\b|\b[\w-]{24,}\b",
+    r"mot de passe|contraseña|clave|parola d'ordine|senha|segredo|chave|chiave)\b"
+    r"|[\w.+-]+@[\w-]+\.\w|\d[\d\s().-]{5,}\d|\b(?=\w*\d)(?=\w*[A-Za-z])\w{14,}\b|\b[\w-]{24,}\b"
+    # "... is hunter2", and no version like "v2.3" or "22.04".
+    r"|(?:\bis|\bare|\blautet|\bist|\best|\bes|\bè|\bé|=|:)\s+(?!v?\d+(?:\.\d+)+\b)(?=\S*\d)(?=\S*[^\W\d_])[^\s,.!]{5,}",
     re.IGNORECASE,
 )
+_STREET: Final = (
+    r"(?:street|st\.|road|rd\.?|avenue|ave\.?|lane|drive|boulevard|blvd\.?|square|terrace|rue|via|viale|piazza|calle|avenida|"
+    r"plaza|rua|travessa|straat|laan|gracht|plein|\w+(?:straße|strasse|str\.|gasse|allee|platz|weg|ring|damm|ufer|straat|laan|"
+    r"gracht|plein|weg))"
+)
+_HOMES: Final = re.compile(
+    rf"\b{_STREET}(?:\s+[\w.'’-]+){{0,4}}[\s,]+(?:n[o°º]\.?\s*)?\d{{1,5}}\s?[a-z]?\b"
+    rf"|\b\d{{1,5}}\s?[a-z]?,?\s+(?:[\w.'’-]+\s+){{0,3}}{_STREET}(?:\W|$)"
+    r"|\b(?:lives?|living|wohnen?|wohne|wohnt|woont?|wonen|habit\w+|viv\w+|abit\w+|mor[oa]|resid\w+)\b[^.]*\d"
+    r"|\b\d{5}\s+(?-i:[A-ZÄÖÜ])\w+|\b\d{4}\s?(?-i:[A-Z]{2})\b|\b(?-i:[A-Z]{1,2}\d[A-Z\d]?\s?\d[A-Z]{2})\b"
+    r"|-?\b\d{1,3}\.\d{3,}",
+    re.IGNORECASE,
+)
+"""Where somebody lives: streets with a number, post codes, coordinates."""
 _STRANGE: Final = re.compile(
     r"[<>{}\[\]|`\"“”„«»@#*_~]|://|\bwww\.|\b\w+\.(?:com|net|org|io|dev|ru|xyz)\b", re.IGNORECASE
 )
@@ -146,7 +163,7 @@ def _numbers(reply: str, count: int) -> list[int]:
 def _may_be_fact(sentence: str) -> bool:
     if not MIN_FACT_CHARS <= len(sentence) <= MAX_FACT_CHARS or "?" in sentence:
         return False
-    if _ORDERS.search(sentence) or _SECRETS.search(sentence) or _STRANGE.search(sentence):
+    if _ORDERS.search(sentence) or _SECRETS.search(sentence) or _HOMES.search(sentence) or _STRANGE.search(sentence):
         return False
     if sanitize_prompt(sentence) != sentence or not words.content_words(sentence):
         return False

@@ -134,7 +134,9 @@ class Recorder:
 def _reply(messages: list[dict[str, Any]], exchange: Exchange) -> tuple[str, str]:
     """What is asked for, known by what the prompt holds, and the scripted reply."""
     prompt = _whole(messages)
-    held = [passage.text in prompt for passage in exchange.passages]
+    # A short passage may be the whole of an answer, which stands in later prompts.
+    told = "\n".join(turn.answer for turn in conversation())
+    held = [passage.text in prompt for passage in exchange.passages if passage.text.rstrip(".") not in told]
     if all(held):
         return "answer", exchange.answer
     if any(held):

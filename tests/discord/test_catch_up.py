@@ -361,7 +361,7 @@ async def test_while_a_shard_is_away_it_is_not_noted_that_all_was_heard(
 ):
     monkeypatch.setattr(catch_up, "MARK_SECONDS", 0.02)
     async with quill_on(server, store, shards=2):
-        while await store.lookups.heard_until("discord") is None:
+        while await store.lookups.heard_until("discord") is None:  # noqa: ASYNC110 - the database tells nobody
             await asyncio.sleep(0.02)
         server.gateway.silent_to.add(1)
         cut_shard(server, 1)

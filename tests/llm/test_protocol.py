@@ -135,6 +135,17 @@ async def test_cached_tokens_are_found_where_vllm_and_llama_cpp_tell_them(
     assert usage == Usage(prompt_tokens=12, completion_tokens=3, cached_tokens=cached)
 
 
+@pytest.mark.parametrize("order", [1, -1])
+async def test_cached_tokens_are_found_when_they_come_apart_from_the_usage(
+    server: OpenAIServer, model: HttpChatModel, order: int
+) -> None:
+    told = [event([], usage=USAGE), event([], timings={"cache_n": 8})][::order]
+    server.script(Reply(pieces=("4 bar", *told), usage=None))
+    usage = (await ask(model)).usage
+    assert usage is not None
+    assert usage.cached_tokens == 8
+
+
 async def test_usage_is_handed_on_as_the_endpoint_counts_it_or_not_at_all(
     server: OpenAIServer, model: HttpChatModel
 ) -> None:  # T12: the pipeline compares it with its own estimate
