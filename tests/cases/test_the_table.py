@@ -1,4 +1,5 @@
-"""The table of `tests.cases` names tests that exist, for every case, and every test of this folder."""
+"""The tables of `tests.cases` and `tests.chaos` name tests that exist, for every case and fault, and every test of this
+folder."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import tests.cases
+import tests.chaos
 
 TESTS = Path(__file__).parents[1]
 CLASSES = {
@@ -26,6 +28,8 @@ CLASSES = {
     "K, storage and runtime": "B100 B101 B103 B104",
     "into the prompt": "T1 T2 T3 T4 T5 T6 T7 T8 T9 T10 T11 T12",
     "out of the model": "T20 T21 T22 T23 T24",
+    "deaths": "K0 to K12,K13,K14,K15",
+    "faults": ",".join(f"F{number}" for number in range(1, 31)),
 }
 
 
@@ -33,8 +37,8 @@ def rows() -> list[tuple[str, str, str]]:
     """Case, path and name of each row of the table."""
     found = []
     case = path = ""
-    for line in (tests.cases.__doc__ or "").splitlines():
-        if re.fullmatch(r" {4}[BT]\d+", line):
+    for line in f"{tests.cases.__doc__}\n{tests.chaos.__doc__}".splitlines():
+        if re.fullmatch(r" {4}[BTFK]\d+(?: to K\d+)?", line):
             case = line.strip()
         elif re.fullmatch(r" {8}\S+\.py", line):
             path = line.strip()
@@ -56,7 +60,7 @@ def written_in(path: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("cases", CLASSES.values(), ids=CLASSES)
 def test_every_case_has_a_row(cases: str):
-    assert not set(cases.split()) - {case for case, _, _ in ROWS}
+    assert not set(cases.split("," if "," in cases else " ")) - {case for case, _, _ in ROWS}
 
 
 @pytest.mark.parametrize("path", sorted({path for _, path, _ in ROWS}))
@@ -73,4 +77,4 @@ def test_every_test_of_a_case_begins_with_its_case_and_is_in_the_table():
             begins = re.match(r"([BT]\d+(?:, [BT]\d+)*): \S", docstring)
             assert begins, f"{name} does not say which case it is"
             listed = {case for case, where, listed in ROWS if (where, listed) == (f"cases/{path.name}", name)}
-            assert listed == set(begins.group(1).split(", ")), name
+            assert {case for case in listed if case[0] in "BT"} == set(begins.group(1).split(", ")), name

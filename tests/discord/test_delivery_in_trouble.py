@@ -42,10 +42,13 @@ async def state(store: SqlConversationStore) -> str:
         {"status": 500},
         {"status": 429, "body": {"retry_after": 0.2, "global": False}, "headers": {"Retry-After": "0.2"}},
         {"status": 429, "body": {"retry_after": 0.2, "global": True}, "headers": {"Retry-After": "0.2"}},
+        {"status": 429, "body": {"retry_after": 0.2, "global": False}},
         {"status": 429, "body": "<html>banned</html>", "headers": {"Retry-After": "0.2"}},
+        {"status": 429, "body": "<html>banned</html>"},
+        {"status": 429, "body": "<html>banned</html>", "headers": {"Via": ""}},
         {"lose": True},
     ],
-    ids=["503", "500", "429", "global 429", "429 as HTML", "reply lost"],
+    ids=["503", "500", "429", "global 429", "429 in the body", "HTML", "HTML alone", "HTML of a proxy", "reply lost"],
 )
 async def test_a_request_that_fails_or_whose_reply_is_lost_leaves_one_answer(quill: Quill, what: str, fault: Json):
     times = 1 if "lose" in fault else 2
