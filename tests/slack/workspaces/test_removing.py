@@ -17,8 +17,13 @@ from tests.slack.workspaces.conftest import (
     dropped,
 )
 from tests.slack_server import ASKER, BOT_USER, TEAM, SlackServer
-from tests.slack_server.server import BOT_TOKEN, CLIENT_ID
+from tests.slack_server.server import APP_TOKEN, BOT_TOKEN, CLIENT_ID
 from tests.slack_server.state import Workspace
+
+
+def bots(slack: SlackServer) -> set[str]:
+    """The tokens of bots that were used; on a busy machine a connection may be replaced, which takes the app's."""
+    return {call.token for call in slack.calls if call.token != APP_TOKEN}
 
 
 @pytest.mark.parametrize(
@@ -41,7 +46,7 @@ async def test_a_workspace_that_removes_the_app_is_left_alone_and_the_other_goes
     await quill.at_rest()
     assert dropped() == before + 2, "the mention came as two events"
     assert all(delivery.acked for delivery in slack.sockets.deliveries)
-    assert {call.token for call in slack.calls} == {BOT_TOKEN}
+    assert bots(slack) == {BOT_TOKEN}
     assert len(slack.shown("C1", asked)) == 1
     assert len(quill.asked()) == 1
 
@@ -78,7 +83,7 @@ async def test_a_new_token_takes_the_place_of_the_old_at_once(
     asked = slack.says_in(other, ASKER, "C1", QUESTION)
     await quill.at_rest()
     assert len(slack.shown("C1", asked, other)) == 1
-    assert {call.token for call in slack.calls} == {"xoxb-new"}
+    assert bots(slack) == {"xoxb-new"}
 
 
 async def test_a_token_that_slack_refuses_ends_its_workspace_alone(
