@@ -93,10 +93,19 @@ def _checked_rewriter(value: str) -> str:
 def _checked_ids(value: object) -> object:
     if not isinstance(value, str):
         return value
-    ids = [part.strip() for part in value.split(",") if part.strip()]
+    ids = _listed(value)
     if not all(part.isascii() and part.isdecimal() and len(part) <= 20 for part in ids):
         raise ValueError("must be ids, numbers with commas between them: switch on Developer Mode to copy an id")
     return frozenset(map(int, ids))
+
+
+def _listed(value: str) -> list[str]:
+    """What stands between the commas of a list."""
+    ids = [part.strip() for part in value.split(",") if part.strip()]
+    if value.strip() and not ids:
+        # Of a template whose variables are unset: an empty list opens what a list is to close.
+        raise ValueError("has commas and no id: list the ids, or leave it empty")
+    return ids
 
 
 def _checked_scopes(value: object) -> object:
@@ -126,7 +135,7 @@ def _slack_ids(form: str, advice: str) -> BeforeValidator:
     def check(value: object) -> object:
         if not isinstance(value, str):
             return value
-        ids = frozenset(part.strip() for part in value.split(",") if part.strip())
+        ids = frozenset(_listed(value))
         if not all(re.fullmatch(form, id_) for id_ in ids):
             raise ValueError(f"must be ids with commas between them: {advice}")
         return ids

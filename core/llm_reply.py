@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 MAX_TEXT: Final = 200_000
 MAX_EMPTY: Final = 10_000
 MAX_JSON: Final = 2_000_000
+MAX_TOKENS: Final = 2**31
+"""No model reads or writes as many: a larger number is nonsense, and neither SQLite nor a metric could hold it."""
 _FINISH: Final = {
     "stop": FinishReason.STOP,
     "eos": FinishReason.STOP,
@@ -47,9 +49,10 @@ class ReplyReader:
         self._tell = tell
         self._sse = SseDecoder()
         self._json: bytearray | None = None
-        self._counted: tuple[int, int] | None = None
-        """Tokens of the prompt and of the reply."""
-        self._cached: int | None = None
+        self._counts: dict[str, int] = {}
+        """Tokens that were told by now."""
+        self._counted = False
+        """Whether there was a usage among them."""
         self._begun = False
         self._events = 0
         self._choices = 0
@@ -157,20 +160,26 @@ class ReplyReader:
 
     def _take_usage(self, event: Mapping[str, Any]) -> None:
         usage, timings = _dict(event.get("usage")), _dict(event.get("timings"))
-        # llama.cpp may tell the two in different events.
-        cached = _dict(usage.get("prompt_tokens_details")).get("cached_tokens", timings.get("cache_n"))
-        if cached is not None:
-            self._cached = _count(cached)
-        if usage:
-            self._counted = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+        told = {
+            "prompt": usage.get("prompt_tokens"),
+            "completion": usage.get("completion_tokens"),
+            "cached": _dict(usage.get("prompt_tokens_details")).get("cached_tokens"),
+            "cache_n": timings.get("cache_n"),
+        }
+        # They may come in different events; one that does not tell a number leaves it as it was.
+        self._counts |= {name: count for name, value in told.items() if (count := _count(value)) is not None}
+        self._counted = self._counted or bool(usage)
 
     @property
     def usage(self) -> Usage | None:
-        """What was told by now; None without the tokens of prompt and reply."""
-        if self._counted is None:
+        """What was told by now; None if it was nothing but what the cache held."""
+        if not self._counted:
             return None
-        prompt, completion = self._counted
-        return Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=self._cached)
+        return Usage(
+            prompt_tokens=self._counts.get("prompt", 0),
+            completion_tokens=self._counts.get("completion", 0),
+            cached_tokens=self._counts.get("cached", self._counts.get("cache_n")),
+        )
 
 
 def _text(content: object) -> str:
@@ -195,5 +204,8 @@ def _dict(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _count(value: object) -> int:
-    return max(value, 0) if isinstance(value, int) and not isinstance(value, bool) else 0
+def _count(value: object) -> int | None:
+    """A number of tokens; None for what cannot be one."""
+    if not isinstance(value, int) or isinstance(value, bool) or value > MAX_TOKENS:
+        return None
+    return max(value, 0)

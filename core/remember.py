@@ -8,6 +8,7 @@ nothing that somebody else said, can become a fact. Closed lists, and in doubt a
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Final
@@ -29,7 +30,8 @@ MAX_FACTS: Final = 3
 """Of one message."""
 MAX_REPLY_CHARS: Final = 2_000
 
-_SENTENCE: Final = re.compile(r"(?<=[.!?…])\s+|\s*[\n;]\s*|\s+[-–—]\s+")
+# Not behind the dot of an abbreviation or a date: "Mozartstr. 5", "am 3. Mai".
+_SENTENCE: Final = re.compile(r"(?<=[.!?…])(?<!\d\.)\s+(?!\d)|\s*[\n;]\s*|\s+[-–—]\s+")
 # "I run it on ARM, how do I install it?" is a statement and a question.
 _TAIL_QUESTION: Final = re.compile(
     r",\s*(?:so|and|but|und|also|aber|en|maar|et|mais|y|pero|e|ma|mas)?\s*"
@@ -80,7 +82,7 @@ _SECRETS: Final = re.compile(
     r"codes? (?:is|for)|combination|tokens?|credentials?|api[ _-]?keys?|"
     r"private[ _-]?keys?|keys? (?:is|are)|iban|bic|"
     r"ssn|social security|credit|card|account number|cvv|otp|2fa|born|birthday|address|phone|"
-    r"passwort\w*|kennwort\w*|geheim\w*|schlüssel|konto\w*|geboren|adresse|telefon\w*|wachtwoord\w*|geheime?|"
+    r"passwort\w*|kennwort\w*|geheim\w*|schlüssel|konto\w*|geb(?:oren|urts\w+)|adresse|telefon\w*|wachtwoord\w*|geheime?|"
     r"mot de passe|contraseña|clave|parola d'ordine|senha|segredo|chave|chiave)\b"
     r"|[\w.+-]+@[\w-]+\.\w|\d[\d\s().-]{5,}\d|\b(?=\w*\d)(?=\w*[A-Za-z])\w{14,}\b|\b[\w-]{24,}\b"
     # "... is hunter2", and no version like "v2.3" or "22.04".
@@ -115,7 +117,8 @@ def candidates(message: str) -> tuple[str, ...]:
     for line in _outside_code(message).splitlines():
         if line.lstrip().startswith(">"):  # somebody else's words
             continue
-        for piece in _SENTENCE.split(line):
+        # Blanks first: a row of them would be tried at each of its places.
+        for piece in _SENTENCE.split(" ".join(line.split())):
             sentence = " ".join(_TAIL_QUESTION.sub("", piece).split())
             if _may_be_fact(sentence):
                 found[sentence] = None
@@ -163,7 +166,8 @@ def _numbers(reply: str, count: int) -> list[int]:
 def _may_be_fact(sentence: str) -> bool:
     if not MIN_FACT_CHARS <= len(sentence) <= MAX_FACT_CHARS or "?" in sentence:
         return False
-    if _ORDERS.search(sentence) or _SECRETS.search(sentence) or _HOMES.search(sentence) or _STRANGE.search(sentence):
+    plain = unicodedata.normalize("NFKC", sentence)
+    if any(kind.search(plain) for kind in (_ORDERS, _SECRETS, _HOMES)) or _STRANGE.search(sentence):
         return False
     if sanitize_prompt(sentence) != sentence or not words.content_words(sentence):
         return False

@@ -37,6 +37,8 @@ AGAIN_SECONDS: Final = 30.0
 Hear = Callable[[discord.Message, discord.Client], Awaitable[bool]]
 """Whether the message was a question that was not known yet."""
 
+_Talk = discord.TextChannel | discord.VoiceChannel | discord.StageChannel | discord.Thread
+
 
 class CatchUp:
     """Reads up after each new session, and keeps the mark while the gateway is there."""
@@ -116,11 +118,13 @@ class CatchUp:
         return channels
 
 
-def _places(since: datetime, client: discord.Client) -> list[discord.TextChannel | discord.Thread]:
+def _places(since: datetime, client: discord.Client) -> list[_Talk]:
     """Channels and threads in which something was said since then."""
-    places: list[discord.TextChannel | discord.Thread] = []
+    places: list[_Talk] = []
     for guild in client.guilds:
         places += guild.text_channels
+        places += guild.voice_channels
+        places += guild.stage_channels
         places += guild.threads
     return [
         place

@@ -170,7 +170,7 @@ class Commands:
     async def _ask_about(self, interaction: discord.Interaction, message: discord.Message) -> None:
         place = place_of(interaction)
         us = interaction.client.user
-        text = decoded(message.content, message, us) if us is not None else ""
+        text = asking.question_in(message, us) or (decoded(message.content, message, us) if us is not None else "")
         if not await self._access.may_ask(interaction.user, place, interaction.client):
             await say(interaction, NOT_ALLOWED)
         elif not text:

@@ -137,6 +137,8 @@ def _reply(messages: list[dict[str, Any]], exchange: Exchange) -> tuple[str, str
     # A short passage may be the whole of an answer, which stands in later prompts.
     told = "\n".join(turn.answer for turn in conversation())
     held = [passage.text in prompt for passage in exchange.passages if passage.text.rstrip(".") not in told]
+    if not held:
+        raise RuntimeError("answers hold all of a turn's passages: nothing tells what a prompt is for")
     if all(held):
         return "answer", exchange.answer
     if any(held):

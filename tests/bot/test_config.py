@@ -274,6 +274,14 @@ def test_settings_of_slack_over_http_that_could_never_work_are_refused(name: str
         load({name: value})
 
 
+@pytest.mark.parametrize(
+    "name", ["SLACK_CHANNELS", "SLACK_STAFF", "SLACK_TEAMS", "DISCORD_SERVERS", "DISCORD_CHANNELS", "DISCORD_ROLES"]
+)
+def test_a_list_of_nothing_but_commas_opens_nothing(name: str):
+    with pytest.raises(ConfigError, match="no id"):
+        load({name: " , "})
+
+
 def test_channels_and_people_on_slack_are_listed_with_their_workspace_or_without():
     settings = load({"SLACK_CHANNELS": "C024BE91L, T024BE7LD/C024BE91M", "SLACK_STAFF": "E1A/W012A3CDE"})
     assert settings.slack_channels == {"C024BE91L", "T024BE7LD/C024BE91M"}

@@ -28,8 +28,8 @@ CLASSES = {
     "K, storage and runtime": "B100 B101 B103 B104",
     "into the prompt": "T1 T2 T3 T4 T5 T6 T7 T8 T9 T10 T11 T12",
     "out of the model": "T20 T21 T22 T23 T24",
-    "deaths": "K0 to K12,K13,K14,K15",
-    "faults": ",".join(f"F{number}" for number in range(1, 31)),
+    "deaths": "K0-K12 K13 K14 K15",
+    "faults": " ".join(f"F{number}" for number in range(1, 31)),
 }
 
 
@@ -38,7 +38,7 @@ def rows() -> list[tuple[str, str, str]]:
     found = []
     case = path = ""
     for line in f"{tests.cases.__doc__}\n{tests.chaos.__doc__}".splitlines():
-        if re.fullmatch(r" {4}[BTFK]\d+(?: to K\d+)?", line):
+        if re.fullmatch(r" {4}[BTFK]\d+(?:-K\d+)?", line):
             case = line.strip()
         elif re.fullmatch(r" {8}\S+\.py", line):
             path = line.strip()
@@ -60,7 +60,7 @@ def written_in(path: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("cases", CLASSES.values(), ids=CLASSES)
 def test_every_case_has_a_row(cases: str):
-    assert not set(cases.split("," if "," in cases else " ")) - {case for case, _, _ in ROWS}
+    assert not set(cases.split()) - {case for case, _, _ in ROWS}
 
 
 @pytest.mark.parametrize("path", sorted({path for _, path, _ in ROWS}))

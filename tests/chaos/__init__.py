@@ -2,7 +2,7 @@
 
 All paths are below `tests/`.
 
-    K0 to K12
+    K0-K12
         chaos/test_kill_points.py
             test_a_process_that_dies_at_a_point_costs_nothing
             test_a_process_that_dies_in_a_call_costs_nothing

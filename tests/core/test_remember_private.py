@@ -69,6 +69,9 @@ Abito in piazza Dante 4.
 Minha senha é praia
 Moro na rua Augusta 1200.
 My office is at Main street 5.
+Unser Büro ist Mozartstr. 5.
+Mein Geburtsdatum ist 3. Mai 1980.
+My ｐａｓｓｗｏｒｄ is sunshine.
 """
 
 KEPT = """\
@@ -120,6 +123,10 @@ Uso Linux no trabalho e tenho dois servidores.
 @pytest.mark.parametrize("message", PRIVATE.splitlines())
 def test_what_is_private_is_no_fact(message: str):
     assert candidates(message) == ()
+
+
+def test_a_row_of_blanks_is_taken_as_one():
+    assert candidates("I run Fedora" + "\u00a0" * 1000 + "- on two machines") == ("I run Fedora",)
 
 
 @pytest.mark.parametrize("message", KEPT.splitlines())

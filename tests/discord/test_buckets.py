@@ -7,6 +7,7 @@ import asyncio
 import discord
 import pytest
 
+from adapters.discord import buckets
 from tests.discord.conftest import Quill
 from tests.discord_server.server import DiscordServer
 
@@ -73,3 +74,19 @@ async def test_a_first_request_that_fails_holds_up_nobody(quill: Quill, server: 
     sent = await asyncio.gather(*(place.send("one") for place in places), return_exceptions=True)
     assert [type(result) for result in sent].count(discord.Forbidden) == 1
     assert [type(result) for result in sent].count(discord.Message) == len(CHANNELS) - 1
+
+
+async def test_a_first_request_that_hangs_holds_up_others_for_a_while_only(
+    quill: Quill, server: DiscordServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(buckets, "FIRST_SECONDS", 0.3)
+    client = quill.gateway._connected()
+    for number in CHANNELS:
+        server.world.add_channel(number, f"room-{number}")
+    server.recorder.arm(ROUTE, seconds=20.0)
+    places = [client.get_partial_messageable(number) for number in CHANNELS]
+    first, *others = [asyncio.create_task(place.send("one")) for place in places]
+    await asyncio.wait_for(asyncio.gather(*others), 5)
+    assert not first.done()
+    first.cancel()
+    await asyncio.wait({first})

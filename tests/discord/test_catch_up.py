@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
+import discord
 import pytest
 
 from adapters import discord_gateway
@@ -229,6 +230,18 @@ async def test_only_what_the_command_showed_is_taken_for_a_question_of_somebody(
     async with quill_on(server, store) as quill:
         await quill.silent()
         assert quill.asked == 0
+
+
+@pytest.mark.parametrize("kind", [discord.ChannelType.voice, discord.ChannelType.stage_voice])
+async def test_what_was_said_beside_a_voice_channel_is_found_too(
+    server: DiscordServer, store: SqlConversationStore, kind: discord.ChannelType
+):
+    await store.lookups.mark("discord", datetime.now(UTC))
+    server.world.add_channel(2000, "lounge", kind.value, bitrate=64_000, user_limit=0, rtc_region=None)
+    server.world.add_message(2000, ASKER, f"{ME} {OIL}")
+    async with quill_on(server, store) as quill:
+        quill.will_answer("0.8 L [1].")
+        await until(lambda: quill.asked == 1)
 
 
 async def test_the_first_start_ever_replays_nothing(server: DiscordServer, store: SqlConversationStore):

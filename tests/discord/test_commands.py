@@ -129,6 +129,18 @@ async def test_ask_shows_the_question_as_it_was_typed_and_pings_and_links_nothin
     assert turn.typed == WORDS.replace("\u202e", "")
 
 
+async def test_what_was_asked_by_command_is_asked_about_as_it_was_typed(quill: Quill):
+    quill.will_answer("0.8 L [1].", "0.8 L [1].")
+    interaction = await quill.server.command(ASKER, GENERAL, "ask", question=f"{OIL} `a_b`")
+    await until(lambda: interaction.message)
+    assert interaction.message is not None
+    await quill.final(int(interaction.message["id"]))
+    await shown(await quill.server.command(SECOND, GENERAL, "Ask about this", target=interaction.message))
+    await until(lambda: quill.asked == 2)
+    assert "\\" not in quill.prompt()
+    assert quill.prompt().endswith(f"Question: {OIL} `a_b`")
+
+
 async def test_a_question_that_cannot_be_shown_whole_is_refused_to_its_asker_alone(quill: Quill):
     interaction = await quill.server.command(ASKER, GENERAL, "ask", question="*" * 1500)
     assert "mentions me" in await shown(interaction)

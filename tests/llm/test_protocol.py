@@ -146,6 +146,29 @@ async def test_cached_tokens_are_found_when_they_come_apart_from_the_usage(
     assert usage.cached_tokens == 8
 
 
+@pytest.mark.parametrize(
+    ("told", "usage"),
+    [
+        ([{"usage": {"prompt_tokens": 12}}, {"usage": {"completion_tokens": 3}}], (12, 3, None)),
+        ([{"usage": USAGE}, {"usage": {"cost": 0.1}}], (12, 3, None)),
+        ([{"usage": {**USAGE, "prompt_tokens": 2**63}}], (0, 3, None)),
+        ([{"usage": USAGE, "timings": {"cache_n": 10**400}}], (12, 3, None)),
+        (
+            [{"usage": {**USAGE, "prompt_tokens_details": {"cached_tokens": None}}, "timings": {"cache_n": 4}}],
+            (12, 3, 4),
+        ),
+    ],
+)
+async def test_a_number_that_is_told_once_stays_and_one_that_cannot_be_is_none(
+    server: OpenAIServer, model: HttpChatModel, told: list[dict[str, object]], usage: tuple[int, int, int | None]
+) -> None:
+    server.script(Reply(pieces=("4 bar", *(event([], **fields) for fields in told)), usage=None))
+    prompt, completion, cached = usage
+    said = await ask(model)
+    assert said.error is None
+    assert said.usage == Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached)
+
+
 async def test_usage_is_handed_on_as_the_endpoint_counts_it_or_not_at_all(
     server: OpenAIServer, model: HttpChatModel
 ) -> None:  # T12: the pipeline compares it with its own estimate

@@ -90,8 +90,10 @@ SHOWN = ("chat.postMessage", "chat.update", "assistant.threads.setStatus")
 """What can wait until the questions of others are stored."""
 
 
-async def rush(slack: SlackServer, quill: Quill) -> Counter:
+async def rush(slack: SlackServer, quill: Quill, monkeypatch: pytest.MonkeyPatch, seconds: float) -> Counter:
     """A crowd that is held up at the desk, one of it in a direct message, when the first five are let in."""
+    monkeypatch.setattr(line, "AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(line, "RUSH_SECONDS", seconds)
     desk = await crowd(slack, quill, 20)
     slack.says(ASKER, "D1", "question")
     for number in range(19):
@@ -103,9 +105,7 @@ async def rush(slack: SlackServer, quill: Quill) -> Counter:
 async def test_while_a_crowd_comes_in_nothing_is_said_that_can_wait(
     slack: SlackServer, quill: Quill, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(line, "AT_ONCE", AT_ONCE)
-    monkeypatch.setattr(line, "RUSH_SECONDS", 60.0)
-    desk = await rush(slack, quill)
+    desk = await rush(slack, quill, monkeypatch, 60.0)
     desk.open.set()
     await quill.at_rest()
     acked = max(delivery.acked[0] for delivery in slack.sockets.deliveries[:39])
@@ -117,9 +117,7 @@ async def test_while_a_crowd_comes_in_nothing_is_said_that_can_wait(
 async def test_a_crowd_that_takes_too_long_holds_nothing_up(
     slack: SlackServer, quill: Quill, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(line, "AT_ONCE", AT_ONCE)
-    monkeypatch.setattr(line, "RUSH_SECONDS", 0.3)
-    desk = await rush(slack, quill)
+    desk = await rush(slack, quill, monkeypatch, 0.3)
     # Those that are there are let in, and the next ones held up.
     desk.open.set()
     desk.open.clear()
