@@ -9,12 +9,17 @@ keep counts of their own, beside those that later requests to the same channels 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import heapq
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import discord
 from discord.http import Route
+
+from adapters.discord.pacing import urgency
 
 FIRST_SECONDS: Final = 2.0
 """So long the others of a route wait for its first response: whose request hangs holds up no other place for longer."""
@@ -24,11 +29,12 @@ def one_at_a_time(request: Callable[..., Awaitable[Any]]) -> Callable[..., Await
     """`discord.http.HTTPClient.request`, for one request of a route and place at a time, and until Discord has
     answered one of the route, for one of the route."""
     known = set[str]()
-    locks = WeakValueDictionary[str, asyncio.Lock]()
+    firsts = WeakValueDictionary[str, asyncio.Lock]()
+    lines = WeakValueDictionary[str, _Line]()
 
     async def send(route: Route, **options: Any) -> Any:
         if route.key not in known:
-            first = locks.setdefault(route.key, asyncio.Lock())
+            first = firsts.setdefault(route.key, asyncio.Lock())
             try:
                 async with asyncio.timeout(FIRST_SECONDS):
                     await first.acquire()
@@ -42,7 +48,7 @@ def one_at_a_time(request: Callable[..., Awaitable[Any]]) -> Callable[..., Await
         return await in_place(route, **options)
 
     async def in_place(route: Route, **options: Any) -> Any:
-        async with locks.setdefault(f"{route.key}:{route.major_parameters}", asyncio.Lock()):
+        async with lines.setdefault(f"{route.key}:{route.major_parameters}", _Line()).turn():
             try:
                 response = await request(route, **options)
             except discord.HTTPException:
@@ -52,3 +58,38 @@ def one_at_a_time(request: Callable[..., Awaitable[Any]]) -> Callable[..., Await
             return response
 
     return send
+
+
+class _Line:
+    """One after the other, the most urgent first."""
+
+    def __init__(self) -> None:
+        self._taken = False
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._numbers = itertools.count()
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Waits until it is this one's turn, which ends with the block."""
+        if self._taken:
+            turn = asyncio.get_running_loop().create_future()
+            heapq.heappush(self._waiting, (urgency.get(), next(self._numbers), turn))
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._next()
+                raise
+        self._taken = True
+        try:
+            yield
+        finally:
+            self._next()
+
+    def _next(self) -> None:
+        self._taken = False
+        while self._waiting and not self._taken:
+            _, _, turn = heapq.heappop(self._waiting)
+            if not turn.done():
+                self._taken = True
+                turn.set_result(None)

@@ -79,6 +79,10 @@ class DiscordDelivery:
     async def open(self, post: Post) -> str:
         """Creates the message, and the thread if the question opens one."""
         asked = _asked(post)
+        with _as(Urgency.NOTICE if _is_notice(post) else Urgency.FIRST):
+            return await self._open(post, asked)
+
+    async def _open(self, post: Post, asked: _Asked) -> str:
         async with translated():
             place, reference = await self._place(post, asked)
             content, view = _looks(post)

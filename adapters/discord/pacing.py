@@ -31,9 +31,11 @@ class Urgency(IntEnum):
 
     FIRST = 0
     """New messages, final texts, and everything that is not said to be less."""
-    EDIT = 1
+    NOTICE = 1
+    """That there will be no answer, where nothing was said before."""
+    EDIT = 2
     """A text that grows."""
-    TYPING = 2
+    TYPING = 3
 
 
 urgency: ContextVar[Urgency] = ContextVar("urgency", default=Urgency.FIRST)

@@ -24,10 +24,10 @@ CALL_SECONDS: Final = 60.0
 
 
 @asynccontextmanager
-async def translated(seconds: float = CALL_SECONDS) -> AsyncIterator[None]:
+async def translated() -> AsyncIterator[None]:
     """Raises `ChannelBusy`, `ChannelGone` or `ChannelError` for what goes wrong inside."""
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(CALL_SECONDS):
             yield
     except ChannelError:
         raise
@@ -38,6 +38,11 @@ async def translated(seconds: float = CALL_SECONDS) -> AsyncIterator[None]:
     except (OSError, TimeoutError, aiohttp.ClientError, RuntimeError) as error:
         # RuntimeError: aiohttp says so that its session is closed.
         raise ChannelError(f"Discord could not be reached: {type(error).__name__}.") from error
+    except KeyError as error:
+        if error.args != ("retry_after",):
+            raise
+        # discord.py counts on a 429 to say for how long (seen with 2.7.1).
+        raise ChannelBusy("Discord answered 429 without a time.") from error
 
 
 def _meant(refused: discord.HTTPException) -> ChannelError:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import discord
 import pytest
 
 from adapters.discord import buckets
+from adapters.notices import notice
+from adapters.ports import Phase, Post, ThreadKey
+from core.types import Answer
 from tests.discord.conftest import Quill
+from tests.discord_server.gateway import until
 from tests.discord_server.server import DiscordServer
+from tests.discord_server.world import ASKER, GENERAL, GUILD
 
 ROUTE = "POST /channels/{channel}/messages"
 CHANNELS = range(2000, 2005)
@@ -90,3 +96,39 @@ async def test_a_first_request_that_hangs_holds_up_others_for_a_while_only(
     assert not first.done()
     first.cancel()
     await asyncio.wait({first})
+
+
+async def test_answers_in_a_place_go_before_the_refusals_that_wait_there(quill: Quill, server: DiscordServer):
+    """Where no thread can be opened both are in the channel itself."""
+    server.limits.buckets[ROUTE] = 1, 0.2
+    server.world.denied[GENERAL] = {"create_thread"}
+    channel = quill.gateway.channel
+
+    def post(number: int, answer: Answer) -> Post:
+        asked = server.world.add_message(GENERAL, ASKER, f"question {number}")["id"]
+        thread = ThreadKey(platform="discord", workspace=str(GUILD), channel=str(GENERAL), thread=asked)
+        (body,) = channel.bodies(answer)
+        said = {"reply_to": asked, "key": f"key{number}", "asker": str(ASKER)}
+        return Post(thread=thread, part=0, body=body, phase=Phase.FINAL, **said)
+
+    sent = [asyncio.create_task(channel.open(post(number, notice("Too many.")))) for number in range(6)]
+    await until(lambda: server.recorder.to(ROUTE))
+    answer = replace(notice("0.8 L"), stand_in=False, complete=True)
+    sent.append(asyncio.create_task(channel.open(post(6, answer))))
+    await asyncio.gather(*sent)
+    said = [call.body["content"] for call in server.recorder.to(ROUTE)]
+    assert len(said) == 7
+    assert said.index("0.8 L") <= 2, "the first refusal was under way, and one may have had its turn"
+    assert {call.status for call in server.recorder.to(ROUTE)} == {200}
+
+
+async def test_whoever_gives_up_leaves_the_line(quill: Quill, server: DiscordServer):
+    client = quill.gateway._connected()
+    server.limits.buckets[ROUTE] = 1, 0.2
+    place = client.get_partial_messageable(GENERAL)
+    sent = [asyncio.create_task(place.send(str(number))) for number in range(5)]
+    await until(lambda: server.recorder.to(ROUTE))
+    for task in sent[1:4]:
+        task.cancel()
+    await asyncio.wait_for(sent[4], 5)
+    assert [call.body["content"] for call in server.recorder.to(ROUTE)] == ["0", "4"]
