@@ -2,7 +2,7 @@
 
 An attempt is counted in the database before it begins, so that a question that kills the process is given up
 after three. What only waits for the model is no attempt: whoever stands in line when the process dies is not
-to blame.
+to blame. Who was only under way beside the culprit is not given up with it: see `suspects`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from adapters.memories import Memories
 from adapters.outbox import Outbox
 from adapters.ports import AnswerTurn, Phase, Scope, Seat, TurnState
 from adapters.store.jobs import SqlJobs
+from adapters.suspects import Suspects
 from adapters.ticket import Ticket, Verdict
 from core.errors import ChannelGone, LeaseLost, QuestionExpired
 from core.seat import Slot
@@ -49,12 +50,19 @@ class Attempts:
     ) -> None:
         self._answer, self._jobs, self._outbox, self._rules = answer, jobs, outbox, outbox.rules
         self._most_turns, self._scope, self._memories = most_turns, scope, memories
+        self._suspects = Suspects(self._rules.attempts)
 
     async def run(self, ticket: Ticket, live: LiveMessage) -> tuple[Answer, int]:
         """What was stored as the end of the job, and the number of turns that stood before it, not summarized.
 
         Raises `ChannelGone` if there is nobody to answer any more. Cancelled, it leaves the job to the next process.
         """
+        try:
+            return await self._run(ticket, live)
+        finally:
+            self._suspects.leave(ticket)
+
+    async def _run(self, ticket: Ticket, live: LiveMessage) -> tuple[Answer, int]:
         with suppress(TimeoutError):
             await asyncio.wait_for(live.opened.wait(), self._rules.placeholder)
         attempts = ticket.job.attempts
@@ -101,7 +109,14 @@ class Attempts:
     async def _near(self, ticket: Ticket) -> bool:
         """Waits until it is worth while to begin; False if the ticket's verdict is to be looked at."""
         assert ticket.seat is not None
-        waiting = await self._cancellable(ticket, ticket.seat.near())
+        while not self._suspects.may_begin(ticket):
+            if not await self._undisturbed(ticket, self._suspects.someone_left()):
+                return False
+        return await self._undisturbed(ticket, ticket.seat.near())
+
+    async def _undisturbed(self, ticket: Ticket, wait: Awaitable[None]) -> bool:
+        """Waits; False if a verdict came."""
+        waiting = await self._cancellable(ticket, wait)
         if ticket.verdict is Verdict.AGAIN:
             ticket.verdict = None
         return not waiting.cancelled() and waiting.result() is None

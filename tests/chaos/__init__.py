@@ -27,6 +27,10 @@ All paths are below `tests/`.
     K15
         chaos/test_kill_points.py
             test_a_question_that_kills_every_process_is_given_up_with_a_notice_and_the_others_live
+            test_questions_that_are_under_way_whenever_another_one_kills_the_process_are_answered
+            test_if_all_were_tried_together_again_all_would_be_given_up
+        dispatch/test_suspects.py
+            test_one_is_tried_at_a_time_and_other_questions_beside_it
         chaos/test_on_discord.py
             test_a_question_that_kills_every_process_ends_with_a_notice
         slack/test_kill_points.py

@@ -19,6 +19,7 @@ from adapters.fault import arm
 from adapters.ports import Post
 from adapters.rules import Rules
 from adapters.store import ticks
+from adapters.suspects import Suspects
 from bot import logs
 from bot.config import from_environment
 from bot.liveness import watched
@@ -55,6 +56,8 @@ async def _nothing(*_: object, **__: object) -> list[object]:
 async def _take_away(app: App, mechanism: str) -> None:
     if mechanism == "take-over":
         app.store.jobs.take_over = _nothing  # type: ignore[method-assign, assignment]
+    if mechanism == "suspects":
+        Suspects.may_begin = lambda *_: True  # type: ignore[method-assign]
     if mechanism == "ticks":
         ticks.now, ticks.boot = time.time, functools.cache(lambda: "")
     if mechanism == "sync":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +124,53 @@ async def test_a_question_that_kills_every_process_is_given_up_with_a_notice_and
         assert judge(on.board, on.database) == []
         assert [shown.body for shown in on.board.under(poison)] == [FAILED]
         assert on.board.under(other)[0].body.startswith("<question 2>")
+
+
+async def dies_of_poison(on: Stage, without: list[str]) -> list[str]:
+    """Three processes die of one question while others are under way; the ids of those."""
+    poison = on.board.say("t0", "question of poison", author="mallory")
+    others = [on.board.say(f"t{number}", f"question {number}", author=f"person {number}") for number in (1, 2, 3)]
+
+    def reply(body: dict[str, Any]) -> Reply:
+        if "poison" in str(body):
+            assert on.process is not None
+            asyncio.get_running_loop().call_later(0.7, on.process.kill)
+        return answer_to(body, pause=0.5)
+
+    on.model.default = reply
+    for death in (1, 2, 3):
+        await on.start(without=without)
+        assert await on.ended() == -signal.SIGKILL
+        if death == 2:
+            with closing(sqlite3.connect(on.database)) as connection:
+                assert connection.execute("SELECT attempts FROM jobs").fetchall() == [(2,)] * 4, (
+                    "not all were under way"
+                )
+    await on.start(without=without)
+    await on.until_all_ended()
+    await on.stop()
+    assert judge(on.board, on.database) == []
+    assert [shown.body for shown in on.board.under(poison)] == [FAILED]
+    return others
+
+
+@pytest.mark.chaos
+async def test_questions_that_are_under_way_whenever_another_one_kills_the_process_are_answered(
+    tmp_path: Path, documents: Path
+):
+    """K15: they were as often under way at a death as the one that is to blame."""
+    async with stage(tmp_path / "data", documents) as on:
+        others = await dies_of_poison(on, without=[])
+        for number, id_ in enumerate(others, 1):
+            assert on.board.under(id_)[0].body.startswith(f"<question {number}>")
+
+
+@pytest.mark.chaos
+async def test_if_all_were_tried_together_again_all_would_be_given_up(tmp_path: Path, documents: Path):
+    """The proof that the test above needs the turns of suspects."""
+    async with stage(tmp_path / "data", documents) as on:
+        others = await dies_of_poison(on, without=["suspects"])
+        assert [[shown.body for shown in on.board.under(id_)] for id_ in others] == [[FAILED]] * 3
 
 
 async def test_without_a_look_for_what_was_created_there_are_two_messages(tmp_path: Path, documents: Path):
