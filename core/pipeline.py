@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -32,6 +31,7 @@ from core.fail_open import fail_open, record
 from core.gate import is_complete
 from core.generate import Show, generate
 from core.intake import clean_history, clean_passage, clean_question, clean_request, clean_summary
+from core.nonce import fresh_nonce
 from core.outcome import NOTHING_ASKED, SEARCH_FAILED, Marks, borne_out, count, finished, passages_instead, stand_in
 from core.output import Hygiene
 from core.ports import ChatModel, Retriever
@@ -311,7 +311,7 @@ class Pipeline:
             self.manners,
             heard=asked.heard,
             facts=asked.facts,
-            nonce=secrets.token_hex(8),
+            nonce=fresh_nonce(),
             max_tokens=self.limits.answer_tokens,
             asker=asked.author,
         )

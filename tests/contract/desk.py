@@ -26,7 +26,7 @@ from tests.fakes import HERON, KESTREL, LEAVE, ScriptedRetriever
 from tests.servers.openai import OpenAIServer
 from tests.servers.replies import Reply
 
-_NONCE: Final = re.compile(r"\b[0-9a-f]{16}\b")
+_NONCE: Final = re.compile(r"(?<=>>> )[a-z]{8}$", re.MULTILINE)
 
 
 class _Counting(Dispatcher):

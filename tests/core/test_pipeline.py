@@ -11,6 +11,7 @@ from prometheus_client import REGISTRY
 
 from core.errors import ContextTooLong, ModelCut, ModelTimeout, ModelUnavailable, RetrievalError
 from core.intake import clean_history
+from core.nonce import LETTERS
 from core.outcome import MODEL_DOWN, MODEL_DOWN_NOTHING, NO_ANSWER, NOTHING_ASKED, SEARCH_FAILED
 from core.pipeline import Limits, Pipeline
 from core.prompts import BASE, CONTEXT_CLOSE, GEMMA3, TRAINED, Manners
@@ -355,7 +356,7 @@ async def test_every_request_gets_a_fresh_nonce_at_both_delimiters():
     await ask(pipe, OIL.question)
     nonces = [r.messages[-1].content.rsplit(CONTEXT_CLOSE + " ")[-1].split()[0] for r in model.requests]
     assert nonces[0] != nonces[1]
-    assert all(len(nonce) == 16 for nonce in nonces)
+    assert all(len(nonce) == LETTERS for nonce in nonces)
 
 
 async def test_cancelling_a_turn_is_never_swallowed():

@@ -30,7 +30,7 @@ from tests.dialogues.chatter import (
 TURNS = 60
 FACT = "ours bears the number ZEBRA-2"
 UNKNOWN = "Nobody has told me."
-NONCE = re.compile(r"(?<=>>> )[0-9a-f]{16}")
+NONCE = re.compile(r"(?<=>>> )[a-z]{8}")
 ROOMY, TIGHT = Limits(), Limits(context_tokens=1_800, answer_tokens=256)
 
 
