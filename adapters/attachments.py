@@ -11,6 +11,8 @@ from typing import Final
 
 import httpx
 
+from core import certificate
+
 log = logging.getLogger(__name__)
 
 MOST_FILES: Final = 3
@@ -57,7 +59,9 @@ async def with_files(
     """
     pieces, unread = [text] if text else [], []
     wanted = [file for file in files if is_text(file) and _is_on(file.url, hosts)][:MOST_FILES]
-    async with httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=SECONDS, headers=headers) as client:
+    async with httpx.AsyncClient(
+        verify=certificate.context(), trust_env=False, follow_redirects=False, timeout=SECONDS, headers=headers
+    ) as client:
         for file in files:
             held = await _held(client, file) if file in wanted else None
             if held is None:

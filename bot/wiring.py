@@ -22,6 +22,7 @@ from adapters.summaries import Summaries
 from bot.config import ENDPOINT, LOCAL, Room, Settings
 from bot.engine import EMBEDDING_TOKENS, Endpoint, Engine, missing_packages
 from bot.engine import start as start_engine
+from core import certificate
 from core.counting import Counts
 from core.endpoint import EndpointInfo
 from core.errors import EmbedderError, EngineError, ModelError, ModelRejected, ModelTimeout, ThreadwiseError
@@ -255,7 +256,7 @@ async def _index(settings: Settings, engine: Engine | None, stack: AsyncExitStac
         endpoint = Endpoint(settings.embedding_base_url, key, settings.embedding_model)
     # llama.cpp leaves Hangul syllables whole, which this model's own tokenizer takes apart.
     normal_form: Literal["", "NFD"] = "NFD" if engine and engine.embeddings else ""
-    client = await stack.enter_async_context(httpx.AsyncClient(trust_env=False))
+    client = await stack.enter_async_context(httpx.AsyncClient(verify=certificate.context(), trust_env=False))
     embedder = HttpEmbedder(
         client, endpoint.base_url, endpoint.model, api_key=endpoint.api_key, max_tokens=limit, normal_form=normal_form
     )

@@ -1,8 +1,23 @@
-"""A server's certificate that was not accepted, found in what an HTTP library raised."""
+"""Whose word for a server's certificate is taken, and a certificate that was not, in what an HTTP library raised."""
 
 from __future__ import annotations
 
 import ssl
+from functools import cache
+
+import httpx
+
+
+@cache
+def context() -> ssl.SSLContext:
+    """Takes the word of the usual authorities and of those that the machine knows, a company's among them.
+
+    OpenSSL finds the machine's, in `SSL_CERT_FILE` and `SSL_CERT_DIR` if they are set. httpx alone would ask for them
+    only together with the proxies of the environment.
+    """
+    made = httpx.create_ssl_context(trust_env=False)
+    made.set_default_verify_paths()
+    return made
 
 
 def why_refused(error: BaseException) -> str | None:
@@ -18,4 +33,4 @@ def why_refused(error: BaseException) -> str | None:
 
 def advice(why: str, setting: str) -> str:
     """What to do, one sentence without its beginning: "... `advice`"."""
-    return f"its certificate is not accepted ({why}): check {setting}, or give the server a valid certificate."
+    return f"its certificate is not accepted ({why}): check {setting}, or name its authority's in SSL_CERT_FILE."

@@ -14,6 +14,7 @@ from typing import Final, Self
 
 import httpx
 
+from core import certificate
 from core.certificate import advice, why_refused
 from core.deadlines import Clock, within
 from core.errors import ConfigError, ModelCut, ModelError, ModelGarbage, ModelTimeout
@@ -46,7 +47,7 @@ class Connections:
         self.base = str(url.copy_with(username=None, password=None)).rstrip("/")
         self._auth = (url.username, url.password) if url.username and not self._key else None
         # Made once, since reading the certificates takes a while; plain http needs none.
-        self._tls = httpx.create_ssl_context(verify=url.scheme == "https", trust_env=False)
+        self._tls = certificate.context() if url.scheme == "https" else httpx.create_ssl_context(verify=False)
         self._idle: list[httpx.AsyncClient] = []
         self._taken: set[httpx.AsyncClient] = set()
         self._closed = False

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import httpx
 
+from core.certificate import advice, why_refused
 from core.errors import EmbedderError
 from core.exchange import fits_header, http_address
 from core.llm_refusal import parse_retry_after
@@ -115,6 +116,8 @@ class EmbeddingEndpoint:
             except httpx.TimeoutException:
                 raise
             except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+                if (why := why_refused(error)) is not None:
+                    raise EmbedderError(f"{self} cannot be used: {advice(why, 'EMBEDDING_BASE_URL')}") from None
                 if last:
                     raise EmbedderError(
                         f"{self} is not reachable ({type(error).__name__}): is it running? Check EMBEDDING_BASE_URL."

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from pathlib import Path
 
 import discord
 import pytest
@@ -14,11 +16,14 @@ from adapters.discord.pacing import Pacer
 from adapters.discord.setup import DiscordSetup
 from adapters.slack import checkup as slack_checkup
 from adapters.slack.setup import SlackSetup
+from bot.config import load
+from bot.wiring import open_index_only
+from core import certificate
 from core.deadlines import Deadlines
-from core.errors import ModelUnavailable
+from core.errors import ModelUnavailable, ThreadwiseError
 from core.llm import HttpChatModel
 from tests.llm.asking import ask
-from tests.servers.tls import self_signed
+from tests.servers.tls import PEM, self_signed
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +45,48 @@ async def test_of_the_model():
         await model.aclose()
     assert type(outcome.error) is ModelUnavailable
     told(str(outcome.error), "LLM_BASE_URL")
+
+
+@pytest.fixture
+def vouched_for(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The machine takes the server's word, as that of a company's own authority."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(PEM))
+    certificate.context.cache_clear()
+    yield
+    certificate.context.cache_clear()
+
+
+@pytest.mark.usefixtures("vouched_for")
+async def test_one_of_an_authority_that_the_machine_knows_is_accepted_of_the_model():
+    async with self_signed() as address:
+        model = HttpChatModel(f"{address}/v1", model="m", deadlines=Deadlines(wall=5.0))
+        outcome = await ask(model)
+        await model.aclose()
+    # It hangs up, but after the certificate.
+    assert type(outcome.error) is ModelUnavailable
+    assert "certificate" not in str(outcome.error)
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_one_of_an_authority_that_the_machine_knows_is_accepted_of_the_embedder(
+    request: pytest.FixtureRequest, tmp_path: Path, known: bool
+):
+    if known:
+        request.getfixturevalue("vouched_for")
+    async with self_signed() as address:
+        settings = load({"DATA_DIR": str(tmp_path), "EMBEDDING_BASE_URL": f"{address}/v1", "EMBEDDING_MODEL": "m"})
+        with pytest.raises(ThreadwiseError) as caught:
+            async with open_index_only(settings, lambda _: None):
+                pass
+    if known:
+        assert "certificate" not in str(caught.value)
+    else:
+        told(str(caught.value), "EMBEDDING_BASE_URL")
+
+
+@pytest.mark.usefixtures("vouched_for")
+async def test_other_authorities_are_known_too():
+    assert len(certificate.context().get_ca_certs()) > 20
 
 
 async def test_of_discord_as_the_doctor_says_it():

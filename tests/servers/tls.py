@@ -13,14 +13,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-_PEM: Final = Path(__file__).with_name("self_signed.pem")
+PEM: Final = Path(__file__).with_name("self_signed.pem")
 
 
 @asynccontextmanager
 async def self_signed() -> AsyncIterator[str]:
     """Its address, "https://127.0.0.1:PORT"."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(_PEM)
+    context.load_cert_chain(PEM)
 
     async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
