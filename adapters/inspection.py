@@ -7,6 +7,18 @@ from typing import Final
 
 from adapters.notices import STOPPED
 from adapters.ports import StoredTurn, TurnState
+from core.errors import (
+    ContextTooLong,
+    ModelCut,
+    ModelError,
+    ModelGarbage,
+    ModelRejected,
+    ModelTimeout,
+    ModelUnavailable,
+    NoSlot,
+    Preempted,
+    PromptCut,
+)
 from core.types import QueryStatus
 
 NOTHING_ASKED: Final = "Nothing has been asked in this thread yet."
@@ -21,6 +33,22 @@ _STATUS_WORDS: Final = {
     QueryStatus.SHED: "left out under load: the typed words were searched",
 }
 
+_WHY: Final = {
+    "timeout": "it took too long",
+    "bug": "an unexpected error, which the log tells",
+    ModelError.__name__: "the model failed",
+    ModelUnavailable.__name__: "the model could not be reached",
+    ModelTimeout.__name__: "the model took too long",
+    ModelRejected.__name__: "the model's server refused it",
+    ContextTooLong.__name__: "the conversation is too long for the model",
+    PromptCut.__name__: "the conversation is too long for the model",
+    ModelCut.__name__: "the model's reply was cut off",
+    ModelGarbage.__name__: "the model's reply could not be read",
+    NoSlot.__name__: "others wait for the model",
+    Preempted.__name__: "others wait for the model",
+}
+"""What `core.fail_open.reason_of` calls a failure, as people say it."""
+
 
 def rewrite_lines(turn: StoredTurn) -> list[str]:
     """What was searched for a question, and why."""
@@ -31,7 +59,7 @@ def rewrite_lines(turn: StoredTurn) -> list[str]:
         when = "in the middle of its answer" if turn.answered else "before it was searched, or before its answer began"
         return [*lines, "Searched for: (not kept)", f"Status:       stopped {when}"]
     status = _STATUS_WORDS[turn.query_status] if turn.query_status else "not searched yet"
-    reason = f" ({turn.query_reason})" if turn.query_reason else ""
+    reason = f" ({_WHY.get(turn.query_reason, turn.query_reason)})" if turn.query_reason else ""
     if reason and turn.query_status is QueryStatus.REWRITTEN:
         reason = f" ({turn.query_reason}: your own words were searched as well and count as much)"
     return [*lines, f"Searched for: {turn.searched or '(nothing)'}", f"Status:       {status}{reason}"]

@@ -159,7 +159,7 @@ def _checked_secret(value: SecretStr) -> SecretStr:
 
 
 def _checked_client_id(value: str) -> str:
-    if not re.fullmatch(r"[0-9.]{0,64}", value):
+    if not re.fullmatch(r"(?:[0-9]{1,30}\.[0-9]{1,30})?", value):
         raise ValueError('must be two numbers with a dot between them: copy it from "Basic Information"')
     return value
 
@@ -338,6 +338,8 @@ def _slack_mistakes(settings: Settings) -> list[str]:
         ]
     if bool(settings.slack_client_id) != bool(settings.slack_client_secret):
         return ["SLACK_CLIENT_ID and SLACK_CLIENT_SECRET must be set together"]
+    if settings.slack_signing_secret and settings.metrics_port == settings.slack_http_port:
+        return ["METRICS_PORT and SLACK_HTTP_PORT must not be the same port"]
     tokens = (settings.slack_bot_token, settings.slack_client_secret)
     if all(tokens):
         return [

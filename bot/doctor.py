@@ -15,9 +15,11 @@ from bot.run import discord_setup, slack_setup
 from bot.wiring import DEFAULT_CONTEXT_TOKENS, ask_about_model, open_index_only, outdated_index, slack_installations
 from core.errors import ThreadwiseError
 from core.index.health import check
+from core.prompts import PROFILES
 
 SMALL_CONTEXT: Final = 2048
 EMBEDDED: Final = "Model: none is set, so the embedded demonstration answers. For a real one set LLM_BASE_URL."
+NO_MEMORY: Final = "Memory: MEMORY_ENABLED does nothing with a base model, such as the embedded one: set LLM_BASE_URL."
 NO_PLATFORM: Final = (
     "Chat platforms: none has a token. `threadwise chat` works; for Discord set DISCORD_BOT_TOKEN, for Slack "
     "SLACK_BOT_TOKEN and SLACK_APP_TOKEN or SLACK_SIGNING_SECRET."
@@ -39,6 +41,8 @@ async def doctor(settings: Settings) -> int:
 
 async def _findings(settings: Settings, errors: Console) -> AsyncIterator[Finding]:
     yield await _model(settings)
+    if settings.memory_enabled and (settings.llm_base_url is None or PROFILES[settings.llm_profile].flat):
+        yield Finding(good=False, text=NO_MEMORY)
     async for finding in _index(settings, errors):
         yield finding
     on_slack = slack_setup(settings)

@@ -139,13 +139,14 @@ async def test_the_doctor_finds_nothing_and_then_says_what_to_do(
     assert ended.code == 1
     assert "look Index: there are no documents yet. Run `threadwise ingest PATH`." in ended.out
     await threadwise.run("ingest", "docs")
-    well = await threadwise.run("doctor", LLM_CONTEXT_TOKENS="8192", **on_discord)
+    well = await threadwise.run("doctor", LLM_CONTEXT_TOKENS="8192", MEMORY_ENABLED="true", **on_discord)
     assert well.code == 0, well.out
     assert "ok   Discord: all permissions on Works" in well.out
     assert well.out.endswith("All is well.\n")
     discord.rest.guild_permissions, discord.rest.application_flags = "1024", 0
-    ill = await threadwise.run("doctor", **on_discord)
+    ill = await threadwise.run("doctor", LLM_PROFILE="base", MEMORY_ENABLED="true", **on_discord)
     assert ill.code == 1
+    assert "look Memory: MEMORY_ENABLED does nothing with a base model" in ill.out
     assert "set LLM_CONTEXT_TOKENS" in ill.out
     assert "Send Messages in Threads" in ill.out
     assert "Message Content intent is not switched on" in ill.out

@@ -291,3 +291,18 @@ def test_channels_and_people_on_slack_are_listed_with_their_workspace_or_without
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "box.example.com.", 63 * "a"])
 def test_a_name_or_an_address_of_the_machine_is_taken(host: str):
     assert load({"SLACK_HTTP_HOST": host}).slack_http_host == host
+
+
+@pytest.mark.parametrize("wrong", ["....", ".", "1.", ".1", "1..2", "12345", "1.2.3"])
+def test_a_client_id_is_two_numbers_with_a_dot_between_them(wrong: str):
+    with pytest.raises(ConfigError, match="SLACK_CLIENT_ID must be two numbers with a dot between them"):
+        load({"SLACK_CLIENT_ID": wrong})
+
+
+def test_two_servers_at_one_port_are_a_mistake_before_one_of_them_fails_to_start():
+    ports = {"METRICS_PORT": "3000", "SLACK_HTTP_PORT": "3000"}
+    over_http = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_SIGNING_SECRET": "a" * 32}
+    with pytest.raises(ConfigError, match="METRICS_PORT and SLACK_HTTP_PORT"):
+        load(ports | over_http)
+    # With Socket Mode nobody listens there.
+    assert load(ports | {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1"}).metrics_port == 3000

@@ -63,3 +63,9 @@ def test_no_page_names_a_setting_that_there_is_not(path: Path):
     ours = {name for name in named if name.startswith(OUR_PREFIXES)}
     ours |= set(re.findall(r"^    (?:export )?([A-Z][A-Z0-9_]+)=", text, re.MULTILINE))
     assert not ours - set(KEYS)
+
+
+@pytest.mark.parametrize("page", TOLD, ids=lambda page: page.name)
+def test_a_command_to_be_copied_is_one_that_the_installation_made(page: Path):
+    """It is on nobody's path."""
+    assert not re.findall(r"^    threadwise .*|[Rr]un `threadwise .*", page.read_text(encoding="utf-8"), re.MULTILINE)
