@@ -1,7 +1,8 @@
 """Below Discord's global limit of 50 requests a second, which discord.py does not keep by itself.
 
 It stands where a request leaves (a trace of aiohttp), so that repeated requests count as well. What people wait
-for goes first; typing signs only go when nobody waits.
+for goes first; typing signs only go when nobody waits. And only so many are under way: where the network or Discord
+stands still for a moment, they would all arrive together afterwards.
 """
 
 from __future__ import annotations
@@ -19,11 +20,18 @@ from typing import Final
 import aiohttp
 import discord
 
-PER_SECOND: Final = 40
-BURST: Final = 5
-"""Requests that may go at once after a pause. Both together stay below 50: on their way requests move together."""
+PER_SECOND: Final = 36
+BURST: Final = 4
+"""Requests that may go at once after a pause."""
+UNDER_WAY: Final = 10
+"""Requests that are not answered yet. In no second arrive more than these, a burst and those that go in it: 50."""
+LOST_SECONDS: Final = 2.0
+"""A request that is not answered by then takes no place of another any more."""
 FREE: Final = ("/interactions/", "/webhooks/", "/gateway")
 """Not counted by Discord against the global limit, or no requests of its API."""
+
+SHORTEST_SLEEP: Final = 0.0001
+"""A shorter one may be none at all to the clock."""
 
 
 class Urgency(IntEnum):
@@ -52,7 +60,10 @@ class Pacer:
         """All requests are refused until then: one that is sent all the same prolongs it."""
         self._earliest = 0.0
         """When the next request may go if they go evenly."""
-        self._line: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._under_way: dict[int, float] = {}
+        """When they went, by number, oldest first."""
+        self._answered = asyncio.Event()
+        self._line: list[tuple[int, int, asyncio.Future[int]]] = []
         self._numbers = itertools.count()
         self._pump: asyncio.Task[None] | None = None
 
@@ -66,58 +77,88 @@ class Pacer:
         trace = aiohttp.TraceConfig()
         trace.on_request_start.append(self._before)
         trace.on_request_end.append(self._after)
+        trace.on_request_exception.append(self._failed)
         return trace
 
-    async def turn(self) -> None:
-        """Waits until a request may go."""
+    async def turn(self) -> int:
+        """Waits until a request may go; its number, for `over`."""
         if not self._line and self._room() <= 0:
-            self._count()
-            return
-        turn = asyncio.get_running_loop().create_future()
+            return self._count()
+        turn: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._line, (urgency.get(), next(self._numbers), turn))
         if self._pump is None or self._pump.done():
             self._pump = asyncio.create_task(self._let_go())
-        await turn
+        return await turn
+
+    def over(self, number: int) -> None:
+        """A request was answered, or has failed."""
+        if self._under_way.pop(number, None) is not None:
+            self._answered.set()
 
     async def _let_go(self) -> None:
         while self._line:
             if (seconds := self._room()) > 0:
-                await asyncio.sleep(seconds)
+                self._answered.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._answered.wait(), max(seconds, SHORTEST_SLEEP))
                 continue
             _, _, turn = heapq.heappop(self._line)
             if not turn.done():
-                self._count()
-                turn.set_result(None)
+                turn.set_result(self._count())
 
     def _room(self) -> float:
-        """Seconds until one more may go."""
-        return self._earliest - (BURST - 1) / self.per_second - asyncio.get_running_loop().time()
+        """Seconds until one more may go, if none is answered until then."""
+        now = asyncio.get_running_loop().time()
+        even = self._earliest - (BURST - 1) / self.per_second - now
+        for number in [number for number, at in self._under_way.items() if now - at >= LOST_SECONDS]:
+            del self._under_way[number]
+        if len(self._under_way) < UNDER_WAY:
+            return even
+        return max(even, next(iter(self._under_way.values())) + LOST_SECONDS - now)
 
-    def _count(self) -> None:
-        self._earliest = max(self._earliest, asyncio.get_running_loop().time()) + 1 / self.per_second
+    def _count(self) -> int:
+        now, number = asyncio.get_running_loop().time(), next(self._numbers)
+        self._earliest = max(self._earliest, now) + 1 / self.per_second
+        self._under_way[number] = now
+        return number
 
     async def _before(
         self, session: aiohttp.ClientSession, context: SimpleNamespace, params: aiohttp.TraceRequestStartParams
     ) -> None:
         if params.url.scheme.startswith("ws") or any(part in params.url.path for part in FREE):
             return
+        self._check()
+        context.number = await self.turn()
+        try:
+            self._check()
+        except BaseException:
+            self.over(context.number)
+            raise
+
+    def _check(self) -> None:
         if self.unauthorized.is_set():
             raise aiohttp.ClientConnectionError("Discord does not take the bot's token.")
         if (seconds := self._closed_until - asyncio.get_running_loop().time()) > 0:
             raise discord.RateLimited(seconds)
-        await self.turn()
 
     async def _after(
         self, session: aiohttp.ClientSession, context: SimpleNamespace, params: aiohttp.TraceRequestEndParams
     ) -> None:
         if any(part in params.url.path for part in FREE):
             return
+        self.over(context.number)
         if params.response.status == 401:
             self.unauthorized.set()
         elif params.response.status == 429 and _is_for_all(params.response.headers):
             with suppress(ValueError):
                 pause = float(params.response.headers.get("Retry-After", ""))
                 self._closed_until = asyncio.get_running_loop().time() + pause
+
+    async def _failed(
+        self, session: aiohttp.ClientSession, context: SimpleNamespace, params: aiohttp.TraceRequestExceptionParams
+    ) -> None:
+        if (number := getattr(context, "number", None)) is not None:
+            self.over(number)
 
 
 def _is_for_all(headers: Mapping[str, str]) -> bool:
