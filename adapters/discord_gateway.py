@@ -1,12 +1,13 @@
 """Discord: what is said there comes in, answers go out.
 
-reading     what a message says                     intake      whether it is a question; to the dispatcher
-asking      a question as `/ask` shows it
-delivery    messages of ours (the `Channel`)        rendering   an answer as Markdown parts and buttons
-commands    slash commands and menus                buttons     those under our messages
-completing  what was not known yet of a message's place
-catch_up    what was said while nobody listened     access      who may ask, and where
-pacing      below the global limit                  connection  getting to the gateway and staying there
+reading      what a message says                    intake       whether it is a question; to the dispatcher
+asking       a question as `/ask` shows it          catch_up     what was said while nobody listened
+completing   what was not known of its place        access       who may ask, and where
+delivery     messages of ours (the `Channel`)       rendering    an answer as Markdown parts and buttons
+whereabouts  the thread of an answer                typing_signs while it is awaited
+commands     slash commands and menus               buttons      those under our messages
+pacing       below the global limit                 buckets      below the limit of a place
+connection   getting to the gateway and staying there
 """
 
 from __future__ import annotations

@@ -22,11 +22,12 @@ from adapters.attachments import File, with_files
 from adapters.discord import asking, reading
 from adapters.discord.access import Access
 from adapters.discord.completing import member
-from adapters.discord.delivery import LONGEST_NAME, NO_TITLE, PLATFORM
+from adapters.discord.delivery import PLATFORM
 from adapters.discord.lately import Lately
 from adapters.discord.listening import Listening
 from adapters.discord.places import Place, is_one, is_private, key, key_in, parent_of, readers_of
 from adapters.discord.setup import DiscordSetup
+from adapters.discord.whereabouts import LONGEST_NAME, NO_TITLE
 from adapters.dispatcher import Dispatcher
 from adapters.ports import AGAIN, Inbound, Readers, ThreadKey, opener_of, platform_order
 from adapters.store import SqlConversationStore

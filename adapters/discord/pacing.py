@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from enum import IntEnum
 from types import SimpleNamespace
@@ -47,6 +47,16 @@ class Urgency(IntEnum):
 
 
 urgency: ContextVar[Urgency] = ContextVar("urgency", default=Urgency.FIRST)
+
+
+@contextmanager
+def urgent(wanted: Urgency) -> Iterator[None]:
+    """All requests within are as urgent as this."""
+    before = urgency.set(wanted)
+    try:
+        yield
+    finally:
+        urgency.reset(before)
 
 
 class Pacer:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from adapters.discord import delivery
+from adapters.discord import typing_signs
 from adapters.jobs import JobState
 from adapters.store import SqlConversationStore
 from tests.discord.conftest import ME, OIL, Quill, quill_on
@@ -51,7 +51,7 @@ async def test_where_its_place_goes_the_job_ends_once_and_nothing_more_is_asked_
     goes: Callable[[Quill, int], Awaitable[None]],
     said: list[object],
 ):
-    monkeypatch.setattr(delivery, "TYPING_SECONDS", 0.05)
+    monkeypatch.setattr(typing_signs, "TYPING_SECONDS", 0.05)
     quill.server.limits.buckets.clear()
     quill.will_answer(said)
     thread = await ask(quill)
