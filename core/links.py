@@ -35,6 +35,8 @@ _BARE_URL: Final = re.compile(
 _BARE_HOST: Final = re.compile(
     rf"(?<![\w@/.:`-])(?:[\w-]{{1,63}}\.){{1,6}}[a-z]{{2,12}}[/?]{_URL_CHARS}*+", re.IGNORECASE
 )
+# Without one of these there is no address, and each piece of an answer is looked through.
+_WORTH_LOOKING: Final = re.compile(r"[:/\\][/\\]|www\.", re.IGNORECASE)
 
 # What makes an address a part of another: "docs.example.co" in "mydocs.example.com", a host in a longer one's name.
 _GOES_ON_BEFORE: Final = re.compile(r"[\w.@-]")
@@ -70,7 +72,10 @@ def without_bare_links(prose: str, may_link: MayLink, write_host: Callable[[str]
         url = match.group().strip("<>")
         return match.group() if may_link(url) else REMOVED_LINK + url[len(url.rstrip(_URL_TAIL)) :]
 
-    prose = _BARE_URL.sub(bare_url, prose)
+    if _WORTH_LOOKING.search(prose):
+        prose = _BARE_URL.sub(bare_url, prose)
+    if "/" not in prose and "?" not in prose:
+        return prose
     return _BARE_HOST.sub(lambda m: m.group() if may_link(m.group()) else write_host(m.group()), prose)
 
 

@@ -50,7 +50,6 @@ _BLANK: Final = re.compile(r"[\s\u200b-\u200f\u2060\ufeff\u00ad]*")
 # What the end of a text that is still growing might become: a tag or <link|label>, a [label] with its
 # address to come, inline code.
 _UNSETTLED: Final = re.compile(r"(?:<[^\s<>][^<>\n]*|<|!?\[[^\]\n]*|!?\[[^\]\n]*\](?:\([^)\n]*)?|`[^`\n]*|!)\Z")
-_LAST_WORD: Final = re.compile(r"\S+\Z")
 
 Cited = dict[str, set[int]]
 """The sources that a text cites, in the order of their numbers, with the indexes of their passages."""
@@ -177,7 +176,8 @@ def _outside_code(text: str, clean: Callable[[str], str]) -> str:
 
 def _settled(text: str) -> str:
     """`text` without a tail that more text could still change."""
-    text = _LAST_WORD.sub("", text)
+    if text and not text[-1].isspace():
+        text = text[: -len(text.rsplit(maxsplit=1)[-1])]
     while (held := _UNSETTLED.search(text, max(0, len(text) - HELD_CHARS))) is not None:
         text = text[: held.start()]
     start = text.rfind("\n") + 1

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from html.entities import html5
 from typing import Final, NamedTuple
 
@@ -39,6 +39,8 @@ _TOKEN_FAMILIES: Final = (
     r"<</?SYS>>",
     r"\[/?(?:TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS|SYSTEM_PROMPT|TOOL_CONTENT|IMG|IMG_BREAK|IMG_END)\]",
 )
+_OPENING: Final = re.compile(r"[<\[]")
+"""What each of the tokens and delimiters begins with."""
 _DELIMITERS: Final = (r"<{3}\s{0,8}(?:END\s{1,8})?CONTEXT\b[^<>\n]{0,40}>{3}",)
 
 # Look-ahead, so that a token which begins inside another one is found too.
@@ -109,7 +111,7 @@ def label(text: str) -> str:
 
 def legible(text: str) -> str:
     """Text without characters that no message needs; half a surrogate pair becomes U+FFFD."""
-    return _FORBIDDEN.sub("", _SURROGATE.sub("\ufffd", text))
+    return _FORBIDDEN.sub("", text if text.isascii() else _SURROGATE.sub("\ufffd", text))
 
 
 def broken(text: str, pattern: re.Pattern[str]) -> str:
@@ -136,8 +138,15 @@ def has_control_token(text: str) -> bool:
 def _break(text: str, tokens: re.Pattern[str]) -> str:
     if not _WORTH_FOLDING.search(text):
         return text
+    if text.isascii() and not _ESCAPE.search(text):
+        return _cut(text, (at + 1 for at in _begins(tokens, text)))  # It is its own folded view.
     folded = _fold(text)
-    return _cut(text, (folded.ends[match.start()] for match in tokens.finditer(folded.chars)))
+    return _cut(text, (folded.ends[at] for at in _begins(tokens, folded.chars)))
+
+
+def _begins(tokens: re.Pattern[str], chars: str) -> Iterator[int]:
+    """Where `tokens` match: only there are they tried, since this is done for each piece of an answer."""
+    return (at.start() for at in _OPENING.finditer(chars) if tokens.match(chars, at.start()))
 
 
 def _cut(text: str, places: Iterable[int]) -> str:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.egress import discord_out, slack_out
-from core.links import REMOVED_LINK, held_by
+from core.links import REMOVED_LINK, held_by, no_link, without_bare_links
 
 PAGE = held_by("See https://ok.example/p?a=1&b=2 and https://x.example or mailto:help@ok.example.")
 SURFACES = {"slack": slack_out, "discord": discord_out}
@@ -118,6 +118,14 @@ def test_no_text_leaves_a_live_mention_and_a_second_look_changes_nothing(text: s
     for out in (to_discord, to_slack):
         prose = re.sub(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|(`+)(?!`).*?(?<!`)\1(?!`)", "", out, flags=re.DOTALL)
         assert "`" in out or "~" in out or "https://evil" not in prose
+
+
+@settings(max_examples=2_000, deadline=None)
+@given(FRAGMENTS)
+def test_what_is_taken_out_of_a_text_does_not_hang_on_an_address_further_on(text: str):
+    tail = "\nhttps://evil.example/x\nevil.example/x"
+    plain = without_bare_links(text, no_link, "({})".format)
+    assert without_bare_links(text + tail, no_link, "({})".format) == f"{plain}\n{REMOVED_LINK}\n(evil.example/x)"
 
 
 PLAIN = st.text(st.sampled_from("ab <>&@#!*_~-'\"\n0é🙂"), max_size=60)

@@ -189,3 +189,12 @@ def test_the_shared_injection_cases_pass():
         assert not [bad for bad in case["must_not_contain"] if bad in cleaned], case["id"]
         assert not [good for good in case["must_keep"] if good not in cleaned], case["id"]
         assert case["kind"] != "benign" or cleaned == case["input"], case["id"]
+
+
+@settings(max_examples=2_000, deadline=None)
+@given(FRAGMENTS)
+def test_a_text_is_broken_at_the_same_places_whether_or_not_it_has_to_be_folded(text: str):
+    # A dash ends no token and begins none, but with it, as with an escape, the folded view is looked at.
+    for tail in (" — ", " &amp; "):
+        assert prompt(text + tail) == prompt(text) + tail
+        assert assembled(text + tail) == assembled(text) + tail
