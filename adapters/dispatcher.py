@@ -154,12 +154,8 @@ class Dispatcher:
         gone = await self._store.facts.forget(person, number)
         for ticket in self._tickets.values():
             job = ticket.job
-            asks = (job.thread.platform, job.thread.workspace, job.asker) == (
-                person.platform,
-                person.workspace,
-                person.id,
-            )
-            if gone and asks and ticket.task:
+            asks = (job.thread.platform, job.asker) == (person.platform, person.id)
+            if gone and asks and person.is_in(job.thread.workspace) and ticket.task:
                 # It may be about to tell the model what is forgotten.
                 ticket.cancel(Verdict.AGAIN)
         return gone

@@ -55,8 +55,13 @@ class Person:
     """Somebody, as a workspace of a platform knows them."""
 
     platform: str
-    workspace: str
+    workspace: str | None
+    """None: in all of the platform's workspaces, where an id is the same person in each of them."""
     id: str
+
+    def is_in(self, workspace: str) -> bool:
+        """Whether it is one of theirs."""
+        return self.workspace in (None, workspace)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,8 @@ from adapters.terminal_screen import PLATFORM, TerminalScreen, printable
 from core.errors import DataDirError
 
 LISTED_THREADS: Final = 20
-ME: Final = Person(platform=PLATFORM, workspace="local", id="local")
+WORKSPACE: Final = "local"
+ME: Final = Person(platform=PLATFORM, workspace=WORKSPACE, id="local")
 """Whoever sits at the terminal."""
 MOST_DIGITS: Final = 9
 """Of a number that somebody types; Python itself refuses more than 4300."""
@@ -236,4 +237,4 @@ def _on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def _new_thread() -> ThreadKey:
-    return ThreadKey(platform=PLATFORM, workspace=ME.workspace, channel="chat", thread=uuid.uuid4().hex[:12])
+    return ThreadKey(platform=PLATFORM, workspace=WORKSPACE, channel="chat", thread=uuid.uuid4().hex[:12])

@@ -82,7 +82,7 @@ class Buttons:
             await say(interaction, NOT_ALLOWED)
         else:
             own = found.turn.author_id == str(interaction.user.id)
-            await self._intake.submit(
+            taken = await self._intake.submit(
                 again(str(interaction.id), found.turn.message_id),
                 found.thread,
                 interaction.user,
@@ -91,7 +91,7 @@ class Buttons:
                 exact=exact,
                 readers=found.turn.readers if own else Readers.UNKNOWN,
             )
-            await say(interaction, ASKED)
+            await say(interaction, ASKED if taken else GONE)
 
     async def _stop(self, interaction: discord.Interaction, key: str) -> None:
         job = self._dispatcher.job_of(key)

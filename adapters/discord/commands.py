@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate, Final, Literal, ParamSpec
 
@@ -45,9 +46,13 @@ TOO_LONG: Final = (
     "Your question has too many special characters to be shown here. Ask it in a message that mentions me."
 )
 NO_TEXT: Final = "That message has no text that I could look up."
+DELETED: Final = "That message was deleted meanwhile."
 ASKED: Final = "Asked. The answer comes in the thread."
 UNFORTUNATE: Final = "That did not work just now. Please try again in a minute."
 RESET: Final = "From here on I start afresh: earlier messages of this thread are no longer taken into account."
+ELSEWHERE: Final = (
+    " What you said elsewhere on Discord stays ({}): `/forget` in a private chat with me removes all of it."
+)
 NO_SOURCES: Final = "The last answer cites no source."
 HELP: Final = """\
 **Ask** by mentioning me in a channel: I open a thread. In my threads and in private, just write.
@@ -176,14 +181,14 @@ class Commands:
         elif not text:
             await say(interaction, NO_TEXT)
         else:
-            await self._intake.submit(
+            taken = await self._intake.submit(
                 again(str(interaction.id), str(message.id)),
                 key_in(place, message.id),
                 interaction.user,
                 text,
                 at=interaction.created_at,
             )
-            await say(interaction, ASKED)
+            await say(interaction, ASKED if taken else DELETED)
 
     # --------------------------------------------------------------------------------------------- looking
 
@@ -232,7 +237,11 @@ class Commands:
 
     async def _forget_me(self, interaction: discord.Interaction, fact: int | None) -> None:
         person = person_in(place_of(interaction), interaction.user)
-        await say(interaction, await about_me.forget_me(self._dispatcher, person, fact))
+        told = await about_me.forget_me(self._dispatcher, person, fact)
+        if fact is None and person.workspace is not None:
+            elsewhere = len(await self._dispatcher.facts_about(replace(person, workspace=None)))
+            told += ELSEWHERE.format(elsewhere) if elsewhere else ""
+        await say(interaction, told)
 
     async def _forget_thread(self, interaction: discord.Interaction) -> None:
         if (thread := await self._own(interaction)) is not None:

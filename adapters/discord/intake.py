@@ -267,9 +267,9 @@ class Intake:
         at: datetime,
         exact: bool = False,
         readers: Readers = Readers.UNKNOWN,
-    ) -> None:
+    ) -> bool:
         """A question that repeats what a message says, by the menu or a button; `readers` only if the words are the
-        author's own.
+        author's own. False if that message was deleted meanwhile.
 
         Raises `ThreadwiseError` if it could not be stored.
         """
@@ -285,7 +285,7 @@ class Intake:
             readers=readers,
             order=platform_order(message_id.partition(AGAIN)[0]),
         )
-        await self._admitted(inbound)
+        return await self._admitted(inbound)
 
     async def _admitted(self, inbound: Inbound) -> bool:
         return await self._dispatcher.admit(inbound) is not None

@@ -34,10 +34,9 @@ def key_in(place: Place, opener: int) -> ThreadKey:
 
 
 def person_in(place: Place, user: discord.abc.Snowflake) -> Person:
-    """Whoever is somebody there, as they are known in that server, or in private messages."""
+    """Whoever is somebody there, as they are known in that server; in private messages, on all of Discord."""
     server = server_of(place)
-    workspace = PRIVATE if server is None else str(server)
-    return Person(platform=PLATFORM, workspace=workspace, id=str(user.id))
+    return Person(platform=PLATFORM, workspace=None if server is None else str(server), id=str(user.id))
 
 
 def server_of(place: Place) -> int | None:

@@ -7,14 +7,14 @@ trips to the driver's thread and a sync of the disk each; here a whole batch tak
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from sqlalchemy import and_, func, literal, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.jobs import Ending, Job, JobState
-from adapters.ports import Inbound
+from adapters.ports import AGAIN, Inbound, Readers, TurnState
 from adapters.store.columns import storable
 from adapters.store.job_rows import Names, job_value, key_of, names_of, new_inbox, new_job, new_part
 from adapters.store.models import InboxRow, JobRow, ThreadRow, TurnRow
@@ -31,16 +31,40 @@ class Admission:
 
 
 async def admit(session: AsyncSession, admissions: Sequence[Admission], owner: str, lease: float) -> list[Job | None]:
-    """The jobs of the messages, in the hands of `owner`; None for each message that is known."""
+    """The jobs of the messages, in the hands of `owner`; None for each message that is known, or repeats one that was
+    deleted."""
     known = await _known(session, admissions)
-    new: dict[Names, Admission] = {}
+    first: dict[Names, Admission] = {}
     for admission in admissions:
         if (message := _message(admission.inbound)) not in known:
-            new.setdefault(message, admission)
+            first.setdefault(message, admission)
+    now = {message: await _as_it_reads_now(session, admission) for message, admission in first.items()}
+    new = {message: admission for message, admission in now.items() if admission is not None}
     jobs = await _insert(session, list(new.values()), owner, lease)
     made = dict(zip(new, jobs, strict=True))
     # Of a message that is in the batch twice, the first one has the job.
-    return [made[message] if new.get(message := _message(a.inbound)) is a else None for a in admissions]
+    return [made.get(message) if first.get(message := _message(a.inbound)) is a else None for a in admissions]
+
+
+async def _as_it_reads_now(session: AsyncSession, admission: Admission) -> Admission | None:
+    """What is asked again was read before: meanwhile it may have been edited, its author may have been forgotten, or it
+    was deleted. None if it was."""
+    inbound = admission.inbound
+    _, is_again, asked = inbound.message_id.rpartition(AGAIN)
+    if not is_again:
+        return admission
+    names = dict(zip(("platform", "workspace", "channel", "message_id"), _message(inbound, asked), strict=True))
+    turn = await session.scalar(select(TurnRow).filter_by(**names))
+    if turn is None:
+        inbox = await session.scalar(select(InboxRow).filter_by(**names))
+        # A deletion leaves the row of its message, without a job or without its asker.
+        jobs = select(JobRow.id).where(JobRow.inbox_id == inbox.id, JobRow.asker != "") if inbox is not None else None
+        return None if jobs is not None and await session.scalar(jobs) is None else admission
+    if turn.state == TurnState.DELETED.value:
+        return None
+    text = turn.typed if turn.edited_at is not None else inbound.text
+    readers = Readers.UNKNOWN if turn.readers == Readers.UNKNOWN.value else inbound.readers
+    return replace(admission, inbound=replace(inbound, text=text, readers=readers))
 
 
 async def _known(session: AsyncSession, admissions: Iterable[Admission]) -> set[Names]:
@@ -125,6 +149,7 @@ async def _make_room(session: AsyncSession, thread_id: int, order: str) -> int |
     return int(place)
 
 
-def _message(inbound: Inbound) -> Names:
-    thread = inbound.thread
-    return tuple(map(storable, (thread.platform, thread.workspace, thread.channel, inbound.message_id)))
+def _message(inbound: Inbound, message_id: str | None = None) -> Names:
+    """The names of the message, or of another one in its channel."""
+    thread, id_ = inbound.thread, inbound.message_id if message_id is None else message_id
+    return tuple(map(storable, (thread.platform, thread.workspace, thread.channel, id_)))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from sqlalchemy import ColumnElement, and_, delete, select, update
+from sqlalchemy import ColumnElement, and_, delete, select, true, update
 
 from adapters.ports import Fact, Person, Readers, TurnState
 from adapters.store.database import Database
@@ -62,16 +62,16 @@ class SqlFacts:
             row = await session.scalar(select(TurnRow).where(_may_be_remembered(turn), TurnRow.typed == statement))
             if row is None:
                 return 0
-            person, circle = _asker_of(row), _circle_of(row)
+            circle, about = _circle_of(row), _about(_asker_of(row))
             for fact in reversed(facts):  # The first one of a message is to be the newest.
-                said_before = and_(_about(person), FactRow.circle == circle, FactRow.text == fact.text)
+                said_before = and_(about, FactRow.circle == circle, FactRow.text == fact.text)
                 await session.execute(delete(FactRow).where(said_before))
                 session.add(
                     FactRow(
                         turn_id=row.id,
-                        platform=person.platform,
-                        workspace=person.workspace,
-                        person=person.id,
+                        platform=row.platform,
+                        workspace=row.workspace,
+                        person=row.author_id,
                         circle=circle,
                         text=fact.text,
                         model=fact.model,
@@ -80,8 +80,8 @@ class SqlFacts:
                     )
                 )
                 await session.flush()
-            newest = select(FactRow.id).where(_about(person)).order_by(FactRow.id.desc()).limit(MOST_FACTS)
-            await session.execute(delete(FactRow).where(_about(person), FactRow.id.not_in(newest)))
+            newest = select(FactRow.id).where(about).order_by(FactRow.id.desc()).limit(MOST_FACTS)
+            await session.execute(delete(FactRow).where(about, FactRow.id.not_in(newest)))
             return len(facts)
 
     async def _told(self, turn: int) -> list[Fact]:
@@ -124,13 +124,13 @@ def _may_be_remembered(turn: int) -> ColumnElement[bool]:
 
 
 def _about(person: Person) -> ColumnElement[bool]:
-    return and_(FactRow.platform == person.platform, FactRow.workspace == person.workspace, FactRow.person == person.id)
+    here = true() if person.workspace is None else FactRow.workspace == person.workspace
+    return and_(FactRow.platform == person.platform, here, FactRow.person == person.id)
 
 
 def _said_by(person: Person) -> ColumnElement[bool]:
-    return and_(
-        TurnRow.platform == person.platform, TurnRow.workspace == person.workspace, TurnRow.author_id == person.id
-    )
+    here = true() if person.workspace is None else TurnRow.workspace == person.workspace
+    return and_(TurnRow.platform == person.platform, here, TurnRow.author_id == person.id)
 
 
 def _says(fact: str) -> ColumnElement[bool]:

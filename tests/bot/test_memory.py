@@ -26,7 +26,7 @@ async def ask(app: App) -> None:
     """One question, with all that comes after its answer."""
     app.dispatcher.attach(Wall())
     await app.dispatcher.start()
-    place = ThreadKey(platform=ADA.platform, workspace=ADA.workspace, channel="chat", thread="t1")
+    place = ThreadKey(platform=ADA.platform, workspace="local", channel="chat", thread="t1")
     inbound = Inbound(
         message_id="m1",
         thread=place,

@@ -226,6 +226,27 @@ async def test_buttons_rate_try_again_and_show_the_query(quill: Quill):
     assert again["content"].startswith("90 days")
 
 
+async def test_what_is_deleted_while_it_is_asked_again_is_not_answered_again(quill: Quill, monkeypatch):
+    """It was read before, and is admitted after."""
+    quill.will_answer("0.8 L [1].")
+    said = await quill.server.say(ASKER, GENERAL, f"{ME} {OIL}")
+    (post,) = await quill.final(int(said["id"]))
+    submit = quill.gateway._intake.submit
+
+    async def late(*arguments, **more):
+        await quill.server.take_back(said)
+        (known,) = await quill.store.threads("discord", 5)
+        while (await quill.store.turns(known.key))[0].typed:  # noqa: ASYNC110 - a row
+            await asyncio.sleep(0.01)
+        return await submit(*arguments, **more)
+
+    monkeypatch.setattr(quill.gateway._intake, "submit", late)
+    pressed = await quill.server.press(ASKER, post, quill.server.buttons(post)["Try again"])
+    assert "deleted or forgotten" in await shown(pressed)
+    await quill.silent()
+    assert quill.asked == 1
+
+
 async def test_an_answer_can_be_stopped_by_its_asker(quill: Quill):
     quill.will_answer(60.0)
     said = await quill.server.say(ASKER, GENERAL, f"{ME} {OIL}")

@@ -56,9 +56,9 @@ async def asks(
     return quill.prompt()
 
 
-async def forgets(quill: Quill, user: int = ASKER, *, what: str = "", fact: int = 0) -> str:
+async def forgets(quill: Quill, user: int = ASKER, *, what: str = "", fact: int = 0, channel: int = GENERAL) -> str:
     options: dict[str, Any] = {name: value for name, value in (("what", what), ("fact", fact)) if value}
-    interaction = await quill.server.command(user, GENERAL, "forget", **options)
+    interaction = await quill.server.command(user, channel, "forget", **options)
     text = await shown(interaction)
     assert interaction.ephemeral
     return text
@@ -85,7 +85,6 @@ async def test_a_fact_is_told_in_no_other_channel_and_no_private_message_and_the
     quill.model.replies["rewrite"].append(OIL)
     await asks(quill, "I run Debian at home.", channel=dm, picks="1")
     assert "Debian" in await recalls(quill, channel=dm)
-    assert "Fedora" not in await recalls(quill, channel=dm)
     assert "Debian" not in await recalls(quill)
     assert "Debian" not in await asks(quill)
 
@@ -145,6 +144,43 @@ async def test_forget_me_removes_all_of_it_and_keeps_the_threads(quill: Quill):
     assert "Fedora" in await recalls(quill, SECOND)
     assert "Fedora" not in await asks(quill)
     assert len(await quill.store.threads("discord", 9)) == 3
+
+
+async def test_in_private_a_person_sees_and_removes_what_they_said_anywhere_on_discord(quill: Quill):
+    dm = int(quill.server.world.add_dm(5000, ASKER)["id"])
+    await asks(quill, FEDORA, picks="1")
+    await asks(quill, "I run Debian at home.", channel=dm, picks="1")
+    await asks(quill, FEDORA, user=SECOND, picks="1")
+    assert "Debian" not in await recalls(quill)
+    (fedora, debian) = sorted((await recalls(quill, channel=dm)).split("\n"), key=lambda line: "Debian" in line)
+    assert FEDORA in fedora
+    assert "Debian" in debian
+    assert "Removed 2 facts" in await forgets(quill, what="me", channel=dm)
+    assert await recalls(quill) == await recalls(quill, channel=dm) == about_me.NOTHING
+    assert "Fedora" in await recalls(quill, SECOND)
+
+
+async def test_on_a_server_a_person_is_told_that_what_they_said_elsewhere_stays(quill: Quill):
+    dm = int(quill.server.world.add_dm(5000, ASKER)["id"])
+    await asks(quill, FEDORA, picks="1")
+    await asks(quill, "I run Debian at home.", channel=dm, picks="1")
+    told = await forgets(quill, what="me")
+    assert "Removed 1 fact " in told
+    assert "stays (1)" in told
+    assert "Debian" in await recalls(quill, channel=dm)
+    assert "stays" not in await forgets(quill, what="me", channel=dm)
+
+
+async def test_an_answer_in_a_server_is_begun_anew_without_what_is_forgotten_in_private(quill: Quill):
+    dm = int(quill.server.world.add_dm(5000, ASKER)["id"])
+    await asks(quill, FEDORA, picks="1")
+    quill.will_answer(60.0, ANSWER)
+    await quill.server.say(ASKER, GENERAL, f"{ME} {OIL}")
+    await until(lambda: quill.asked == 2)
+    assert "Fedora" in quill.prompt()
+    await forgets(quill, what="me", channel=dm)
+    await until(lambda: quill.asked == 3)
+    assert "Fedora" not in quill.prompt()
 
 
 async def test_what_is_being_picked_when_its_author_is_forgotten_does_not_come_back(quill: Quill):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from adapters.jobs import Edited
-from adapters.ports import Phase, TurnState
+from adapters.ports import Person, Phase, Readers, TurnState
 from core.types import Turn
 from tests.dispatch.conftest import Desk, MakeDesk, message, opened, seen
 
@@ -270,6 +270,36 @@ async def test_a_deleted_question_is_gone_as_often_as_it_was_asked(desk: Desk, f
         assert (turn.typed, turn.answered, turn.author_id, turn.state) == ("", "", "", TurnState.DELETED)
     assert [(await desk.turn(other)).typed for other in others] == ["one", "two", "three", "four"]
     assert not on_disk(desk)
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_what_was_read_to_be_asked_again_before_its_deletion_is_not_taken_after_it(desk: Desk, known: bool):
+    """Its words, and their author, were on the way. It may never have been a question before, too."""
+    said = message("1", BADGE)
+    if known:
+        await desk.hears(said)
+    await desk.dispatcher.deleted(said.thread, "1")
+    assert await desk.dispatcher.admit(replace(said, message_id="5-1")) is None
+    assert await desk.dispatcher.admit(replace(said, message_id="6-2")) is not None, "of another message"
+    await desk.until(lambda: len(desk.asked) == 1 + known)
+    assert "5-1" not in [turn.message_id for turn in await desk.store.turns(said.thread)]
+
+
+async def test_what_was_read_to_be_asked_again_before_its_edit_is_asked_as_edited(desk: Desk):
+    said = message("1", BADGE)
+    await desk.hears(said)
+    await desk.dispatcher.edited(replace(said, text="My badge is gone."))
+    await desk.hears(replace(said, message_id="5-1"))
+    assert desk.asked[-1] == "My badge is gone."
+
+
+async def test_what_was_read_to_be_asked_again_before_its_author_was_forgotten_is_not_remembered(desk: Desk):
+    said = replace(message("1", BADGE), readers=Readers.CHANNEL)
+    await desk.hears(said)
+    thread = said.thread
+    await desk.dispatcher.forget_about(Person(platform=thread.platform, workspace=thread.workspace, id=said.author_id))
+    await desk.hears(replace(said, message_id="5-1"))
+    assert (await desk.turn(replace(said, message_id="5-1"))).readers is Readers.UNKNOWN
 
 
 async def test_a_question_that_is_answered_again_when_it_is_deleted_is_stopped(desk: Desk):
