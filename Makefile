@@ -27,13 +27,13 @@ chat: $(VENV)/run.stamp  ## Ask the project's own guide, on the embedded model; 
 	@$(BIN)/threadwise chat --docs docs
 
 test: $(VENV)/dev.stamp  ## Install and run every test
-	@$(BIN)/python -m pytest -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -n 3 --dist worksteal
 
 live: $(VENV)/dev.stamp  ## What a real model makes of the known hard cases: the embedded one, or LLM_BASE_URL; prints rates
-	@$(BIN)/python -m pytest -m live tests/live
+	@$(BIN)/python -m pytest --timeout 0 -m live tests/live
 
 chaos: $(VENV)/dev.stamp  ## Kill the bot at every step and at random moments, and judge what is left (about 10 minutes)
-	@$(BIN)/python -m pytest -m "chaos or not chaos" tests/chaos tests/slack/test_kill_points.py
+	@$(BIN)/python -m pytest --timeout 1800 -m "chaos or not chaos" tests/chaos tests/slack/test_kill_points.py
 
 bench: $(VENV)/dev.stamp  ## Measure what Threadwise costs beside its models; PARTS="turn search" for some
 	@$(BIN)/python -m bench $(PARTS)
@@ -62,7 +62,7 @@ train: $(VENV)-training/stamp  ## Train the adapters of the embedded model anew,
 	@$(VENV)-training/bin/python -m training.everything
 
 test-training: $(VENV)-training/stamp  ## A few steps of training: the loss falls, and llama.cpp reads what comes of it
-	@$(VENV)-training/bin/python -m pytest training/tests
+	@$(VENV)-training/bin/python -m pytest --timeout 900 training/tests
 
 lint: $(VENV)/dev.stamp  ## Formatter, linter, types, import rules
 	@$(BIN)/ruff format --check .

@@ -106,6 +106,7 @@ class _Events:
     def began(self, shard: int = 0) -> None:
         """A session that replays nothing; its servers are being told."""
         self._anew = True
+        self._intake.gap()
         self.lost(shard)
 
     def there(self, client: discord.Client, shard: int = 0) -> None:

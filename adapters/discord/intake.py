@@ -31,7 +31,7 @@ from adapters.discord.whereabouts import LONGEST_NAME, NO_TITLE
 from adapters.dispatcher import Dispatcher
 from adapters.ports import AGAIN, Inbound, Readers, ThreadKey, opener_of, platform_order
 from adapters.store import SqlConversationStore
-from adapters.takeover import Takeovers
+from adapters.takeover import Change, Takeovers
 from core.errors import ThreadwiseError
 
 log = logging.getLogger(__name__)
@@ -129,6 +129,10 @@ class Intake:
         )
         return await self._take(inbound, message)
 
+    def gap(self) -> None:
+        """Messages may have been missed from now on, or until now."""
+        self._takeovers.gap()
+
     async def edited(self, message: discord.Message, us: discord.abc.Snowflake) -> None:
         """A message has another text now."""
         if message.author.bot or message.type not in reading.CONVERSATION:
@@ -191,32 +195,30 @@ class Intake:
         thread = message.channel
         if not isinstance(thread, discord.Thread):
             return False
-        taken = await self._takeovers.is_taken(thread.id, lambda: self._look_back(thread, message))
+        us = message.guild.me if message.guild is not None else None
+        order = platform_order(str(message.id))
+        taken = await self._takeovers.is_taken(thread.id, order, lambda: self._look_back(thread, us))
         if mentioned or self._takes_over(text, staff=self._access.is_staff(message.author)):
             taken = not mentioned
-            self._takeovers.note(thread.id, taken=taken)
+            self._takeovers.note(thread.id, Change(order, taken=taken))
         return taken or self._labelled(thread)
 
-    async def _look_back(self, thread: discord.Thread, before: discord.Message) -> bool:
-        """Whether what was said before this process heard of the thread was a takeover."""
-        us = before.guild.me if before.guild is not None else None
+    async def _look_back(self, thread: discord.Thread, us: discord.Member | None) -> list[Change]:
+        """Who had the thread when, by what was said in it so far."""
         if us is None:
-            return False
+            return []
         try:
-            earlier = [message async for message in thread.history(limit=LOOKED_BACK, before=before)]
-            staff = await self._access.staff_among({m.author.id for m in earlier if not m.author.bot}, thread.guild)
+            said = [message async for message in thread.history(limit=LOOKED_BACK) if not message.author.bot]
+            staff = await self._access.staff_among({message.author.id for message in said}, thread.guild)
         except (discord.DiscordException, OSError) as error:
             log.info("Not known whether people have taken over a thread: %s", type(error).__name__)
-            return False
-        taken = False
-        for message in reversed(earlier):
-            if message.author.bot:
-                continue
-            if reading.mentions(message, us):
-                taken = False
-            elif self._takes_over(reading.said(message, us), staff=message.author.id in staff):
-                taken = True
-        return taken
+            return []
+        changes = []
+        for message in said:
+            mentioned = reading.mentions(message, us)
+            if mentioned or self._takes_over(reading.said(message, us), staff=message.author.id in staff):
+                changes.append(Change(platform_order(str(message.id)), taken=not mentioned))
+        return changes
 
     @staticmethod
     def _takes_over(text: str, *, staff: bool) -> bool:

@@ -14,11 +14,10 @@ import asyncio
 import logging
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from adapters.fault import fault
 from adapters.ports import ThreadKey
@@ -49,7 +48,18 @@ MOST_PAGES: Final = 3
 """Of one channel or thread."""
 MARK_SECONDS: Final = 10.0
 AGAIN_SECONDS: Final = 30.0
-Hear = Callable[[Json], Awaitable[bool]]
+
+
+class Intake(Protocol):
+    """What is told of messages that were missed."""
+
+    async def found(self, event: Json) -> bool:
+        """Whether it was a question that was not known yet."""
+
+    def gap(self) -> None:
+        """Messages may have been missed."""
+
+
 """Whether the message was a question that was not known yet."""
 KINDS: Final = "public_channel,private_channel,mpim,im"
 
@@ -81,7 +91,7 @@ class CatchUp:
         self,
         store: SqlConversationStore,
         web: SlackWeb,
-        hear: Hear,
+        intake: Intake,
         setup: SlackSetup,
         *,
         team: str,
@@ -89,7 +99,7 @@ class CatchUp:
         missed: asyncio.Event,
         frugality: Frugality,
     ) -> None:
-        self._store, self._web, self._hear, self._setup, self._team = store, web, hear, setup, team
+        self._store, self._web, self._intake, self._setup, self._team = store, web, intake, setup, team
         self._mark, self._missed, self._frugality = mark, missed, frugality
         self._listening: asyncio.Task[None] | None = None
         self._read_at = -frugality.between
@@ -97,6 +107,7 @@ class CatchUp:
     def began(self) -> None:
         """Events come in, after a gap."""
         self.lost()
+        self._intake.gap()
         self._listening = asyncio.create_task(self._listen())
 
     def lost(self) -> None:
@@ -151,10 +162,10 @@ class CatchUp:
                 continue
             fault("K13")
             # Edited or not, it is asked if it was not; only then it is one that reads otherwise now.
-            is_new = await self._hear({key: value for key, value in message.items() if key != "edited"})
+            is_new = await self._intake.found({key: value for key, value in message.items() if key != "edited"})
             found[channel] += is_new
             if not is_new and message.get("edited"):
-                await self._hear(message)
+                await self._intake.found(message)
         if full := [channel for channel, count in found.items() if count >= IN_CHANNEL]:
             log.warning("In %s more may have been missed than the %d that are answered", ", ".join(full), IN_CHANNEL)
         return found.total()

@@ -25,7 +25,7 @@ from adapters.slack.setup import SlackSetup
 from adapters.slack.text import mentioned, readable
 from adapters.slack.web import SlackWeb
 from adapters.slack.whisper import Whisper
-from adapters.takeover import Takeovers
+from adapters.takeover import Change, Takeovers
 from core.errors import ChannelError
 from core.sanitize import is_blank
 
@@ -96,13 +96,23 @@ class Intake:
 
         Raises `ThreadwiseError` if it could not be stored.
         """
-        until = time_is_over() if until is None else until
+        return await self._heard_of(event, time_is_over() if until is None else until, missed=False)
+
+    async def found(self, event: Json) -> bool:
+        """As `hear`, for a message that was missed when it was said."""
+        return await self._heard_of(event, time_is_over(), missed=True)
+
+    def gap(self) -> None:
+        """Messages may have been missed from now on, or until now."""
+        self._takeovers.gap()
+
+    async def _heard_of(self, event: Json, until: float, *, missed: bool) -> bool:
         match what_happened(event, self._me):
             case Said() as said if self._is_open(said):
                 turns = await self._known.turns(self._key(said.channel, said.thread)) if said.in_thread else []
                 if any(turn.message_id == said.ts for turn in turns):
                     return False
-                if await self._is_question(said, turns, until):
+                if await self._is_question(said, turns, until, missed=missed):
                     return await self._ask(said, turns, until)
             case Said() as said if said.direct or self._me in mentioned(said.text):
                 self._whisper.soon(said.channel, said.user, NOT_ALONE if said.direct else NOT_HERE, _under(said))
@@ -118,20 +128,24 @@ class Intake:
             return self._setup.direct_messages
         return self._setup.answers_in(self._team, said.channel)
 
-    async def _is_question(self, said: Said, turns: list[StoredTurn], until: float) -> bool:
+    async def _is_question(self, said: Said, turns: list[StoredTurn], until: float, *, missed: bool) -> bool:
         people = mentioned(said.text)
         to_us = said.direct or self._me in people
         # The thread under a question is the bot's own; one that it was called into is not.
         ours = any(turn.message_id == said.thread for turn in turns)
         quiet = ours and self._setup.follow_ups is not FollowUps.MENTION and await self._is_quiet(said, until)
-        self._note(said.channel, said.thread, said.user, said.text, to_us=to_us)
+        takes_over = self._takes_over(said.user, said.text)
+        if to_us or takes_over:
+            change = Change(platform_order(said.ts), taken=not to_us)
+            opens = not (said.in_thread or missed)
+            self._takeovers.note((said.channel, said.thread), change, opens=opens)
         return is_question(
             Addressee(
                 to_us=to_us,
                 to_others=any(person != self._me for person in people),
                 ours=ours,
                 by_asker=opener_of(turns) == said.user,
-                quiet=quiet or self._takes_over(said.user, said.text),
+                quiet=quiet or takes_over,
             ),
             self._setup.follow_ups,
         )
@@ -139,31 +153,27 @@ class Intake:
     # -------------------------------------------------------------------------------- people taking over
 
     async def _is_quiet(self, said: Said, until: float) -> bool:
-        return await self._takeovers.is_taken((said.channel, said.thread), lambda: self._look_back(said, until))
+        return await self._takeovers.is_taken(
+            (said.channel, said.thread), platform_order(said.ts), lambda: self._look_back(said, until)
+        )
 
-    async def _look_back(self, said: Said, until: float) -> bool:
-        """Whether what was said before this process heard of the thread was a takeover."""
-        question = {"channel": said.channel, "ts": said.thread, "latest": said.ts, "limit": LOOKED_BACK}
+    async def _look_back(self, said: Said, until: float) -> list[Change]:
+        """Who had the thread when, by what was said in it so far."""
+        question = {"channel": said.channel, "ts": said.thread, "limit": LOOKED_BACK}
         try:
             left = min(LOOK_BACK_SECONDS, until - time.monotonic())
             page = await asyncio.wait_for(self._web.call("conversations.replies", **question), left)
         except (TimeoutError, ChannelError) as error:
             log.info("Not known whether people have taken over a thread: %s", error or "no answer in time")
-            return False
-        taken = False
+            return []
+        changes = []
         for message in page.get("messages") or []:
-            before = what_happened({**message, "channel": said.channel}, self._me)
-            if isinstance(before, Said) and before.ts != said.ts:
-                if self._me in mentioned(before.text):
-                    taken = False
-                elif self._takes_over(before.user, before.text):
-                    taken = True
-        return taken
-
-    def _note(self, channel: str, thread: str, user: str, text: str, *, to_us: bool) -> None:
-        """Keeps in mind what a message means for those after it."""
-        if to_us or self._takes_over(user, text):
-            self._takeovers.note((channel, thread), taken=not to_us)
+            one = what_happened({**message, "channel": said.channel}, self._me)
+            if isinstance(one, Said):
+                to_us = self._me in mentioned(one.text)
+                if to_us or self._takes_over(one.user, one.text):
+                    changes.append(Change(platform_order(one.ts), taken=not to_us))
+        return changes
 
     def _takes_over(self, user: str, text: str) -> bool:
         return self._setup.is_staff(self._team, user) or says_solved(text)

@@ -80,7 +80,7 @@ class Workspace:
         catch_up = CatchUp(
             self._store,
             self._web,
-            intake.hear,
+            intake,
             self._setup,
             team=who["team"],
             mark=f"{PLATFORM}:{self._team}" if self._team else PLATFORM,
