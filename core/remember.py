@@ -31,7 +31,12 @@ MAX_FACTS: Final = 3
 MAX_REPLY_CHARS: Final = 2_000
 
 # Not behind the dot of an abbreviation or a date: "Mozartstr. 5", "am 3. Mai".
-_SENTENCE: Final = re.compile(r"(?<=[.!?…])(?<!\d\.)\s+(?!\d)|\s*[\n;]\s*|\s+[-–—]\s+")
+_SENTENCE: Final = re.compile(
+    r"(?<=[.!?…])(?<!\d\.)\s+(?!\d)"
+    r"|(?<=\d\.)\s+(?!\d|(?:jan|feb|mär|apr|mai|juni|juli|aug|sep|okt|nov|dez)\w*\b)"
+    r"|\s*[\n;]\s*|\s+[-–—]\s+",
+    re.IGNORECASE,
+)
 # "I run it on ARM, how do I install it?" is a statement and a question.
 _TAIL_QUESTION: Final = re.compile(
     r",\s*(?:so|and|but|und|also|aber|en|maar|et|mais|y|pero|e|ma|mas)?\s*"
