@@ -1,12 +1,14 @@
 """The messages of an answer until it is there: the first is created at once, further ones as the answer outgrows it.
 
 They are edited at the platform's pace, one request at a time. The id of a message is stored before the next one is
-created, so at most one can exist that nobody knows of.
+created, so at most one can exist that nobody knows of. Nothing else waits for that: in a crowd the disk has more urgent
+things to take, and the final text of an answer is stored with the id of its message.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
@@ -16,7 +18,9 @@ from adapters.outbox import Outbox
 from adapters.ports import InParts, Phase
 from adapters.store.jobs import SqlJobs
 from adapters.ticket import Ticket, Verdict
-from core.errors import ChannelBusy, ChannelError, ChannelGone, LeaseLost
+from core.errors import ChannelBusy, ChannelError, ChannelGone, DataDirError, LeaseLost
+
+log = logging.getLogger(__name__)
 
 NOTHING_YET: Final = ("…", Phase.WAITING)
 """What a later part shows that the answer does not reach any more: an attempt has begun anew."""
@@ -38,6 +42,8 @@ class LiveMessage:
         self.text = ""
         """The answer so far."""
         self._task: asyncio.Task[None] | None = None
+        self._noting: asyncio.Task[bool] | None = None
+        """Stores the id of the newest message; whether it could."""
 
     def start(self, word: Callable[[], str]) -> None:
         """Begins, with a first word if there is no message yet."""
@@ -82,13 +88,23 @@ class LiveMessage:
 
     async def _open(self, part: int, look: Look) -> None:
         ticket, outbox = self._ticket, self._outbox
+        if self._noting is not None and not await self._noting:
+            raise LeaseLost
         post = ticket.post(part, *look)
         id_, shows = await outbox.create(ticket, post, maybe_there=ticket.doubtful, until=self._closing)
         ticket.ids[part] = id_
         if shows:
             self._shown[part] = look
-        self.opened.set()  # The work need not wait until the id is stored: without it the message would be found.
-        await outbox.rules.patiently(lambda: self._jobs.posted(ticket.job, part, id_))
+        self.opened.set()
+        self._noting = asyncio.create_task(self._note(part, id_))
+
+    async def _note(self, part: int, id_: str) -> bool:
+        try:
+            await self._outbox.rules.patiently(lambda: self._jobs.posted(self._ticket.job, part, id_))
+        except (LeaseLost, DataDirError) as error:
+            log.info("The id of a message was not stored, so that no further one is created: %s", error)
+            return False
+        return True
 
     async def _edits(self) -> None:
         tries, channel = 0, self._outbox.channel(self._ticket.job)

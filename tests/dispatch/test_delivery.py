@@ -202,3 +202,24 @@ async def test_what_is_shown_is_what_is_stored(desk: Desk):
     shown = await desk.hears(said)
     assert (await desk.turn(said)).answered == shown
     assert await desk.sql("SELECT body, delivered FROM outbox") == [(shown, 1)]
+
+
+async def test_an_answer_does_not_wait_until_the_id_of_its_message_is_stored(
+    make_desk: MakeDesk, monkeypatch: pytest.MonkeyPatch
+):
+    """In a crowd, ids of messages are stored after all that is more urgent. A further message does wait."""
+    desk = await make(make_desk, wall := Wall())
+    jobs, stored, may = desk.store.jobs, [], asyncio.Event()
+    posted = jobs.posted
+
+    async def late(*arguments: object) -> None:
+        await may.wait()
+        stored.append(arguments[1:])
+        await posted(*arguments)  # type: ignore[arg-type] # as it was called
+
+    monkeypatch.setattr(jobs, "posted", late)
+    await asyncio.wait_for(desk.hears(message("1", "How much oil?")), 10)
+    assert [phase for _, phase in seen(wall, "1")] == [Phase.FINAL]
+    assert not stored
+    may.set()
+    await desk.until(lambda: bool(stored))
